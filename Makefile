@@ -1,0 +1,105 @@
+# Builds build/quorate and build/quorate-custodian, and runs everything that proves them; `make help` lists the targets.
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+PKGS     := libpq libcurl libsodium libmicrohttpd jansson sqlite3
+CPPFLAGS += -D_GNU_SOURCE -Icoordinator $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-format-zero-length -Werror
+CFLAGS   ?= -O2 -g
+LIBS     := $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev -lm
+PREFIX   ?= /usr/local
+PYTHON   ?= /usr/bin/python3
+
+# SAN=1: everything under the address and undefined-behaviour sanitizers, in a build folder of its own.
+ifeq ($(SAN),1)
+BUILD    := build/san
+SANFLAGS := -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+else
+BUILD    := build
+SANFLAGS :=
+endif
+
+# As many jobs as there are cores, unless -j says otherwise.
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(shell nproc)
+endif
+
+COMPILE  = $(CC) -std=c17 $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARNINGS) -MMD -MP
+
+SHARED_SRC    := $(wildcard coordinator/base/*.c coordinator/wire/*.c)
+QUORATE_SRC   := $(SHARED_SRC) $(wildcard coordinator/*.c coordinator/cli/*.c coordinator/db/*.c coordinator/transport/*.c coordinator/round/*.c)
+CUSTODIAN_SRC := $(SHARED_SRC) $(wildcard custodian/*.c)
+UNIT_SRC      := $(wildcard tests/unit/test_*.c)
+SQL_FILES     := $(sort $(wildcard migrations/*.sql)) $(sort $(wildcard sql/*.sql))
+
+obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+all: $(BUILD)/quorate $(BUILD)/quorate-custodian ## build the coordinator and the reference custodian (the default)
+
+$(BUILD)/quorate: $(call obj,$(QUORATE_SRC)) $(BUILD)/obj/sql_files.o
+	$(CC) $(CFLAGS) $(SANFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
+
+$(BUILD)/quorate-custodian: $(call obj,$(CUSTODIAN_SRC))
+	$(CC) $(CFLAGS) $(SANFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
+
+$(BUILD)/obj/%.o: %.c | $(BUILD)/.libraries
+	@mkdir -p $(@D)
+	$(COMPILE) -c -o $@ $<
+
+# Asked once per build folder, so that what is missing is said in one line instead of a hundred.
+$(BUILD)/.libraries:
+	@mkdir -p $(@D)
+	@pkg-config --print-errors --exists $(PKGS) && echo '#include <ev.h>' | $(CC) -E - >/dev/null || \
+	    { echo "A compiler or a library is missing: run scripts/install-deps build" >&2; exit 1; }
+	@touch $@
+
+# The SQL files stand in the binary as bytes: sql_files[] of coordinator/db/sql_files.h.
+$(BUILD)/obj/sql_files.c: scripts/embed-sql $(SQL_FILES)
+	@mkdir -p $(@D)
+	scripts/embed-sql $(SQL_FILES) > $@.new && mv $@.new $@
+$(BUILD)/obj/sql_files.o: $(BUILD)/obj/sql_files.c coordinator/db/sql_files.h
+	$(COMPILE) -c -o $@ $<
+
+# A unit test links every object but the program's main().
+UNIT_BIN := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
+units: $(UNIT_BIN) ## build the unit tests
+$(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/obj/coordinator/main.o,$(call obj,$(QUORATE_SRC))) $(BUILD)/obj/sql_files.o
+	@mkdir -p $(@D)
+	$(COMPILE) -o $@ $^ $(LDFLAGS) -lcmocka $(LIBS)
+
+check: ## build and run all tests [SAN=1: under sanitizers] [TESTS=pattern: only those]
+	@scripts/install-deps build test
+	@$(MAKE) --no-print-directory all units
+	@$(PYTHON) tests/run --build $(BUILD) $(if $(TESTS),--only '$(TESTS)')
+
+include demo/demo.mk
+demo: ## show the whole of it with a throwaway database, two coordinators and five custodians
+	@scripts/install-deps build demo
+	@$(MAKE) --no-print-directory all demo-programs
+	@demo/run --build $(BUILD)
+
+lint: ## compilers, clang-format, clang-tidy and the rules of this project
+	@scripts/install-deps build lint
+	@+scripts/lint
+
+docker-check: ## build the image and run one round through the composed services
+	@scripts/install-deps docker
+	@docker/check
+
+schema-dump: all ## write docs/schema.sql, which `make check` compares with what the migrations make
+	@$(PYTHON) tests/with-database --build $(BUILD) scripts/dump-schema > docs/schema.sql.new
+	@mv docs/schema.sql.new docs/schema.sql
+
+install: all ## install both programs below PREFIX (/usr/local) [DESTDIR=]
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILD)/quorate $(BUILD)/quorate-custodian $(DESTDIR)$(PREFIX)/bin
+
+clean: ## remove what was built
+	rm -rf build
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: all units check demo lint docker-check schema-dump install clean help
+.SECONDARY:
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

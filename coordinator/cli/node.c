@@ -1,0 +1,157 @@
+/* quorate node: adds, lists, enables and disables nodes. */
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "cli/dispatch.h"
+#include "cli/output.h"
+#include "db/calls.h"
+#include "wire/key.h"
+
+struct node {
+    struct common_options common;
+    const char *id;
+    const char *url, *backup_url, *key;
+};
+
+static const struct option_argument id_argument[] = {
+    {.name = "ID", .help = "number of the node, 1 to 32767", .offset = offsetof(struct node, id)},
+    {0},
+};
+static const struct option_argument no_argument_at_all[] = {{0}};
+static const struct option_spec common_only[] = {COMMON_OPTIONS(struct node), {0}};
+static const struct option_spec add_options[] = {
+    {.name = "url",
+     .kind = OPTION_TEXT,
+     .argument = "URL",
+     .help = "where the node takes envelopes, http or https",
+     .offset = offsetof(struct node, url),
+     .required = true},
+    {.name = "key",
+     .kind = OPTION_TEXT,
+     .argument = "WHPK",
+     .help = "the public key its receipts are signed with, as `quorate keygen` prints it",
+     .offset = offsetof(struct node, key),
+     .required = true},
+    {.name = "backup-url",
+     .kind = OPTION_TEXT,
+     .argument = "URL",
+     .help = "a second way to the same node, used from half a round's time on (default: none)",
+     .offset = offsetof(struct node, backup_url)},
+    COMMON_OPTIONS(struct node),
+    {0},
+};
+static const struct command_syntax add_syntax = {
+    .name = "quorate node add",
+    .summary = "Adds a node, or replaces the URLs and the key of one that exists.",
+    .arguments = id_argument,
+    .options = add_options,
+    .notes = "Rounds that are open keep the URLs and keys they were opened with.",
+};
+static const struct command_syntax list_syntax = {
+    .name = "quorate node list",
+    .summary = "Lists the nodes.",
+    .arguments = no_argument_at_all,
+    .options = common_only,
+};
+static const struct command_syntax enable_syntax = {
+    .name = "quorate node enable",
+    .summary = "Lets new rounds use a node.",
+    .arguments = id_argument,
+    .options = common_only,
+};
+static const struct command_syntax disable_syntax = {
+    .name = "quorate node disable",
+    .summary = "Keeps a node out of new rounds; open rounds go on using it.",
+    .arguments = id_argument,
+    .options = common_only,
+};
+
+static void print_node_id(const struct node *node, int32_t node_id) {
+    if (!node->common.json)
+        return;
+    json_t *result = json_pack("{si}", "node_id", (int)node_id);
+    output_json(result);
+    json_decref(result);
+}
+
+static int node_add(int argc, char **argv) {
+    struct node node = {0};
+    struct error err = {0};
+    struct public_key key;
+    int32_t node_id;
+    int code;
+    if (!cli_parse(&add_syntax, argc, argv, &node, &code))
+        return code;
+    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !public_key_parse(node.key, &key, &err))
+        return cli_fail(&add_syntax, &err);
+
+    struct db_client *client = db_client_open(node.common.db, &err);
+    bool done = client && db_add_node(client, node_id, node.url, node.key, node.backup_url, &err);
+    db_client_close(client);
+    if (!done)
+        return cli_fail(&add_syntax, &err);
+    print_node_id(&node, node_id);
+    return EXIT_DONE;
+}
+
+static int node_list(int argc, char **argv) {
+    struct node node = {0};
+    struct error err = {0};
+    int code;
+    if (!cli_parse(&list_syntax, argc, argv, &node, &code))
+        return code;
+    struct db_client *client = db_client_open(node.common.db, &err);
+    json_t *nodes = client ? db_nodes(client, &err) : NULL;
+    db_client_close(client);
+    if (!nodes)
+        return cli_fail(&list_syntax, &err);
+
+    static const struct output_column columns[] = {
+        {"NODE", "node_id"},          {"ENABLED", "enabled"},         {"URL", "url"},
+        {"BACKUP URL", "backup_url"}, {"RECEIPT KEY", "receipt_key"}, {NULL, NULL},
+    };
+    if (node.common.json)
+        output_json(nodes);
+    else
+        output_table(nodes, columns);
+    json_decref(nodes);
+    return EXIT_DONE;
+}
+
+static int set_enabled(const struct command_syntax *syntax, bool enabled, int argc, char **argv) {
+    struct node node = {0};
+    struct error err = {0};
+    int32_t node_id;
+    int code;
+    if (!cli_parse(syntax, argc, argv, &node, &code))
+        return code;
+    if (!cli_node_id("ID", node.id, &node_id, &err))
+        return cli_fail(syntax, &err);
+    struct db_client *client = db_client_open(node.common.db, &err);
+    bool done = client && db_set_node_enabled(client, node_id, enabled, &err);
+    db_client_close(client);
+    if (!done)
+        return cli_fail(syntax, &err);
+    print_node_id(&node, node_id);
+    return EXIT_DONE;
+}
+
+static int node_enable(int argc, char **argv) {
+    return set_enabled(&enable_syntax, true, argc, argv);
+}
+
+static int node_disable(int argc, char **argv) {
+    return set_enabled(&disable_syntax, false, argc, argv);
+}
+
+int cli_node(int argc, char **argv) {
+    static const struct command commands[] = {
+        {"add", "add a node, or replace its URLs and key", node_add},
+        {"list", "list the nodes", node_list},
+        {"enable", "let new rounds use a node", node_enable},
+        {"disable", "keep a node out of new rounds", node_disable},
+        {NULL, NULL, NULL},
+    };
+    return dispatch("quorate node", "Keeps the list of nodes that rounds can use.", commands, argc, argv);
+}

@@ -1,0 +1,185 @@
+/* quorate run: the coordinator's process: options, signals, the loop and the monitoring endpoint. */
+#include <ev.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/common.h"
+#include "round/coordinator.h"
+#include "transport/monitor.h"
+
+struct run {
+    struct common_options common;
+    const char *key_file, *name, *metrics, *log_level;
+    int64_t lease, slots, max_rounds;
+};
+
+static const struct option_spec options[] = {
+    {.name = "key",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "secret key that signs the requests, as quorate keygen writes it",
+     .offset = offsetof(struct run, key_file),
+     .required = true},
+    {.name = "name",
+     .kind = OPTION_TEXT,
+     .argument = "NAME",
+     .help = "name in audit views (default: host name and pid)",
+     .offset = offsetof(struct run, name)},
+    {.name = "metrics",
+     .kind = OPTION_TEXT,
+     .argument = "HOST:PORT",
+     .help = "serve /healthz, /readyz and Prometheus /metrics there; port 0: any free one, told in the log",
+     .offset = offsetof(struct run, metrics)},
+    {.name = "lease",
+     .kind = OPTION_DURATION,
+     .argument = "DURATION",
+     .help = "how long it may be silent before a peer takes its rounds over (default: 2s)",
+     .offset = offsetof(struct run, lease),
+     .min = 1000000,
+     .max = 3600000000},
+    {.name = "slots",
+     .kind = OPTION_INT,
+     .argument = "N",
+     .help = "requests under way at once to one endpoint (default: 64)",
+     .offset = offsetof(struct run, slots),
+     .min = 1,
+     .max = 10000},
+    {.name = "max-rounds",
+     .kind = OPTION_INT,
+     .argument = "N",
+     .help = "unsettled rounds held at once (default: 200000)",
+     .offset = offsetof(struct run, max_rounds),
+     .min = 1,
+     .max = 100000000},
+    {.name = "log-level",
+     .kind = OPTION_CHOICE,
+     .argument = "LEVEL",
+     .help = "debug, info, warn or error (default: info)",
+     .offset = offsetof(struct run, log_level),
+     .choices = "debug|info|warn|error"},
+    {.name = "db",
+     .kind = OPTION_TEXT,
+     .argument = "CONNINFO",
+     .help = "libpq connection string or URI (default: QUORATE_DB, then libpq's PG* variables)",
+     .offset = offsetof(struct run, common.db)},
+    {.name = "json",
+     .kind = OPTION_FLAG,
+     .help = "accepted for uniformity: the log is key=value lines on stderr",
+     .offset = offsetof(struct run, common.json)},
+    {0},
+};
+static const struct command_syntax syntax = {
+    .name = "quorate run",
+    .summary = "Runs a coordinator: claims rounds, delivers their envelopes, and completes or stalls them.",
+    .options = options,
+    .notes =
+        "Any number of coordinators may share one database. SIGTERM or SIGINT drains: requests under way are awaited,\n"
+        "the rounds are left to peers, and it exits with 0. A second signal ends it at once, which loses only time.",
+};
+
+struct daemon {
+    struct coordinator coordinator;
+    struct monitor *monitor;
+    ev_signal terminate, interrupt;
+};
+
+static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events) {
+    (void)events;
+    struct daemon *d = watcher->data;
+    if (d->coordinator.draining) {
+        ev_break(loop, EVBREAK_ALL);
+    }
+    coordinator_drain(&d->coordinator);
+}
+
+static bool is_ready(void *context) {
+    return coordinator_ready(context);
+}
+
+static char *metrics(void *context, size_t *size) {
+    struct coordinator *c = context;
+    struct metrics_gauges gauges;
+    coordinator_gauges(c, &gauges);
+    return metrics_text(&c->metrics, &gauges, size);
+}
+
+static bool monitor_open(struct daemon *d, struct ev_loop *loop, const char *address, struct error *err) {
+    static const struct monitor_source SOURCE = {.ready = is_ready, .metrics = metrics};
+    if (address == NULL) {
+        return true;
+    }
+    d->monitor = monitor_start(loop, address, &SOURCE, &d->coordinator, err);
+    if (d->monitor == NULL) {
+        return false;
+    }
+    log_event(LOG_INFO, "metrics", "port=%d", monitor_port(d->monitor));
+    return true;
+}
+
+static void watch_signal(struct ev_loop *loop, ev_signal *watcher, int number, struct daemon *d) {
+    ev_signal_init(watcher, on_signal, number);
+    watcher->data = d;
+    ev_signal_start(loop, watcher);
+}
+
+static bool run(const struct coordinator_settings *settings, const char *metrics_address, struct error *err) {
+    struct daemon *d = calloc(1, sizeof *d);
+    struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
+    bool good = false;
+    if (d == NULL || loop == NULL) {
+        error_set(err, EXIT_UNEXPECTED, "cannot make an event loop");
+        goto done;
+    }
+    (void)signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to sockets whose peer may be gone */
+    watch_signal(loop, &d->terminate, SIGTERM, d);
+    watch_signal(loop, &d->interrupt, SIGINT, d);
+    if (monitor_open(d, loop, metrics_address, err) && coordinator_start(&d->coordinator, loop, settings, err)) {
+        ev_run(loop, 0);
+        log_event(LOG_INFO, "stopped", "%s", d->coordinator.left ? "left=yes" : "left=no");
+        good = true;
+    }
+    coordinator_free(&d->coordinator);
+    monitor_free(d->monitor);
+done:
+    free(d);
+    if (loop != NULL) {
+        ev_loop_destroy(loop);
+    }
+    return good;
+}
+
+int cli_run(int argc, char **argv) {
+    struct run given = {.lease = 2000000, .slots = 64, .max_rounds = 200000, .log_level = "info"};
+    struct error err = {0};
+    enum log_level level;
+    char host[128] = "host", name[256];
+    int code;
+    if (!cli_parse(&syntax, argc, argv, &given, &code)) {
+        return code;
+    }
+    log_open("quorate", log_level_parse(given.log_level, &level) ? level : LOG_INFO);
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(name, sizeof name, "%s-%ld", host, (long)getpid());
+    if (given.name != NULL && strlen(given.name) > 255) {
+        error_set(&err, EXIT_USAGE, "--name: %zu characters are too many: use at most 255", strlen(given.name));
+        return cli_fail(&syntax, &err);
+    }
+    struct secret_key *key = wire_start(&err) ? secret_key_load(given.key_file, &err) : NULL;
+    if (key == NULL) {
+        return cli_fail(&syntax, &err);
+    }
+    const struct coordinator_settings settings = {.conninfo = given.common.db,
+                                                  .name = given.name != NULL ? given.name : name,
+                                                  .lease_us = given.lease,
+                                                  .slots_per_endpoint = (unsigned)given.slots,
+                                                  .max_rounds = (size_t)given.max_rounds,
+                                                  .key = key};
+    code = run(&settings, given.metrics, &err) ? EXIT_DONE : cli_fail(&syntax, &err);
+    secret_key_free(key);
+    return code;
+}

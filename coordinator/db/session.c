@@ -1,0 +1,287 @@
+/* One asynchronous database connection on a libev loop: always in pipeline mode, reconnecting by itself with full
+ * jitter. */
+#include "db/session.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+static const double RECONNECT_FIRST_S = 0.05, RECONNECT_MAX_S = 2.0, CONNECT_TIMEOUT_S = 5.0;
+
+enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_READY };
+
+struct db_session {
+    struct ev_loop *loop;
+    char *conninfo; /* NULL: the environment */
+    char application_name[64];
+    char label[32];
+    struct db_session_handler handler;
+    void *context;
+    PGconn *conn;
+    enum session_state state;
+    ev_io io;
+    ev_timer timer; /* while down: the next try; while connecting: its time-out */
+    double backoff_s;
+    unsigned long losses;
+    char last_error[256]; /* what the log has been told already */
+};
+
+static void connect_begin(struct db_session *session);
+
+static void watch(struct db_session *session, int events) {
+    int fd = PQsocket(session->conn);
+    if (ev_is_active(&session->io) && session->io.fd == fd && (session->io.events & (EV_READ | EV_WRITE)) == events) {
+        return;
+    }
+    ev_io_stop(session->loop, &session->io);
+    ev_io_set(&session->io, fd, events);
+    ev_io_start(session->loop, &session->io);
+}
+
+static void timer_start(struct db_session *session, double after_s) {
+    ev_timer_stop(session->loop, &session->timer);
+    ev_timer_set(&session->timer, after_s, 0.);
+    ev_timer_start(session->loop, &session->timer);
+}
+
+/* Closes the connection and plans the next try. */
+static void connection_lost(struct db_session *session, const char *why) {
+    char quoted[sizeof session->last_error + 64], line[sizeof session->last_error];
+    bool was_ready = session->state == SESSION_READY;
+    snprintf(line, sizeof line, "%s", why);
+    line[strcspn(line, "\n")] = '\0';
+    if (log_changed(session->last_error, sizeof session->last_error, line)) {
+        log_event(LOG_WARN, "database_lost", "session=%s reason=%s", session->label,
+                  log_quote(line, quoted, sizeof quoted));
+    }
+    ev_io_stop(session->loop, &session->io);
+    PQfinish(session->conn);
+    session->conn = NULL;
+    session->state = SESSION_DOWN;
+    session->losses++;
+    /* Full jitter, so that the coordinators of a restarted database do not all come back at once. */
+    timer_start(session, session->backoff_s * (randombytes_random() / 4294967296.0));
+    session->backoff_s = session->backoff_s * 2 < RECONNECT_MAX_S ? session->backoff_s * 2 : RECONNECT_MAX_S;
+    if (was_ready) {
+        session->handler.lost(session->context);
+    }
+}
+
+static void connection_ready(struct db_session *session) {
+    if (PQsetnonblocking(session->conn, 1) != 0 || PQenterPipelineMode(session->conn) != 1) {
+        connection_lost(session, PQerrorMessage(session->conn));
+        return;
+    }
+    ev_timer_stop(session->loop, &session->timer);
+    session->state = SESSION_READY;
+    session->backoff_s = RECONNECT_FIRST_S;
+    log_event(session->last_error[0] != '\0' ? LOG_INFO : LOG_DEBUG, "database_connected", "session=%s backend=%d",
+              session->label, PQbackendPID(session->conn));
+    session->last_error[0] = '\0';
+    watch(session, EV_READ);
+    session->handler.ready(session->context);
+}
+
+static void connect_step(struct db_session *session) {
+    switch (PQconnectPoll(session->conn)) {
+    case PGRES_POLLING_READING:
+        watch(session, EV_READ);
+        break;
+    case PGRES_POLLING_WRITING:
+        watch(session, EV_WRITE);
+        break;
+    case PGRES_POLLING_OK:
+        connection_ready(session);
+        break;
+    case PGRES_POLLING_FAILED:
+    case PGRES_POLLING_ACTIVE: /* never returned */
+    default:
+        connection_lost(session, PQerrorMessage(session->conn));
+        break;
+    }
+}
+
+/* Hands out all complete results, then all notifications. */
+static void drain(struct db_session *session) {
+    PGconn *conn = session->conn;
+    while (session->conn == conn && session->state == SESSION_READY && PQisBusy(conn) == 0) {
+        PGresult *result = PQgetResult(conn);
+        if (result == NULL) {
+            /* The end of one statement's results, or of everything sent: the latter when the next call says so too. */
+            if (PQisBusy(conn) != 0 || (result = PQgetResult(conn)) == NULL) {
+                break;
+            }
+        }
+        if (!session->handler.result(session->context, result)) {
+            PQclear(result);
+        }
+    }
+    while (session->conn == conn && session->state == SESSION_READY) {
+        PGnotify *notification = PQnotifies(conn);
+        if (notification == NULL) {
+            break;
+        }
+        if (session->handler.notified != NULL) {
+            session->handler.notified(session->context, notification->relname, notification->extra);
+        }
+        PQfreemem(notification);
+    }
+}
+
+/* Sends what is buffered; watches for writability while some is left. */
+static void flush(struct db_session *session) {
+    int left = PQflush(session->conn);
+    if (left < 0) {
+        connection_lost(session, PQerrorMessage(session->conn));
+        return;
+    }
+    watch(session, left > 0 ? EV_READ | EV_WRITE : EV_READ);
+}
+
+static void on_io(struct ev_loop *loop, ev_io *watcher, int events) {
+    (void)loop;
+    struct db_session *session = watcher->data;
+    if (session->state == SESSION_CONNECTING) {
+        connect_step(session);
+        return;
+    }
+    if ((events & EV_READ) != 0 && PQconsumeInput(session->conn) == 0) {
+        drain(session); /* what arrived before the end still counts */
+        if (session->state == SESSION_READY) {
+            connection_lost(session, PQerrorMessage(session->conn));
+        }
+        return;
+    }
+    drain(session);
+    if (session->state == SESSION_READY) {
+        if (PQstatus(session->conn) == CONNECTION_BAD) {
+            connection_lost(session, PQerrorMessage(session->conn));
+            return;
+        }
+        flush(session);
+    }
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct db_session *session = watcher->data;
+    if (session->state == SESSION_CONNECTING) {
+        connection_lost(session, "no connection within 5 s");
+    } else {
+        connect_begin(session);
+    }
+}
+
+static void connect_begin(struct db_session *session) {
+    /* Later entries win: the connection string may change the first ones, nothing may change the last. */
+    const char *keywords[] = {"keepalives_idle",  "keepalives_interval",
+                              "keepalives_count", "tcp_user_timeout",
+                              "client_encoding",  "dbname",
+                              "application_name", NULL};
+    const char *values[] = {"5", "3", "3", "10000", "UTF8", session->conninfo, session->application_name, NULL};
+    session->conn = PQconnectStartParams(keywords, values, 1);
+    session->state = SESSION_CONNECTING;
+    timer_start(session, CONNECT_TIMEOUT_S);
+    if (session->conn == NULL) {
+        connection_lost(session, "out of memory");
+    } else if (PQstatus(session->conn) == CONNECTION_BAD) {
+        connection_lost(session, PQerrorMessage(session->conn));
+    } else {
+        watch(session, EV_WRITE);
+    }
+}
+
+struct db_session *db_session_new(struct ev_loop *loop, const char *conninfo, const char *application_name,
+                                  const char *label, const struct db_session_handler *handler, void *context) {
+    struct db_session *session = calloc(1, sizeof *session);
+    if (session == NULL) {
+        return NULL;
+    }
+    if (conninfo == NULL) {
+        conninfo = getenv("QUORATE_DB");
+    }
+    if (conninfo != NULL && (session->conninfo = strdup(conninfo)) == NULL) {
+        free(session);
+        return NULL;
+    }
+    session->loop = loop;
+    session->handler = *handler;
+    session->context = context;
+    session->backoff_s = RECONNECT_FIRST_S;
+    snprintf(session->application_name, sizeof session->application_name, "%s", application_name);
+    snprintf(session->label, sizeof session->label, "%s", label);
+    ev_init(&session->io, on_io);
+    ev_init(&session->timer, on_timer);
+    session->io.data = session;
+    session->timer.data = session;
+    timer_start(session, 0.); /* from the loop, so that no handler is called before the caller has the session */
+    return session;
+}
+
+void db_session_free(struct db_session *session) {
+    if (session == NULL) {
+        return;
+    }
+    ev_io_stop(session->loop, &session->io);
+    ev_timer_stop(session->loop, &session->timer);
+    PQfinish(session->conn);
+    free(session->conninfo);
+    free(session);
+}
+
+bool db_session_ready(const struct db_session *session) {
+    return session->state == SESSION_READY;
+}
+
+/* A failed call into libpq: the loop finds the dead connection and reports it. */
+static bool broken(struct db_session *session) {
+    ev_feed_event(session->loop, &session->io, EV_READ);
+    return false;
+}
+
+bool db_session_send(struct db_session *session, const char *sql, const struct db_params *params) {
+    static const struct db_params none;
+    const struct db_params *p = params != NULL ? params : &none;
+    if (session->state != SESSION_READY) {
+        return false;
+    }
+    int formats[DB_PARAMS_MAX];
+    for (int i = 0; i < p->count; i++) {
+        formats[i] = 1;
+    }
+    if (PQsendQueryParams(session->conn, sql, p->count, p->types, p->values, p->sizes, formats, 1) != 1) {
+        return broken(session);
+    }
+    return true;
+}
+
+bool db_session_sync(struct db_session *session) {
+    if (session->state != SESSION_READY) {
+        return false;
+    }
+    if (PQpipelineSync(session->conn) != 1) {
+        return broken(session);
+    }
+    int left = PQflush(session->conn);
+    if (left < 0) {
+        return broken(session);
+    }
+    watch(session, left > 0 ? EV_READ | EV_WRITE : EV_READ);
+    return true;
+}
+
+void db_session_restart(struct db_session *session, const char *why, const char *application_name) {
+    if (application_name != NULL) {
+        snprintf(session->application_name, sizeof session->application_name, "%s", application_name);
+    }
+    if (session->state != SESSION_DOWN) {
+        connection_lost(session, why);
+    }
+}
+
+unsigned long db_session_losses(const struct db_session *session) {
+    return session->losses;
+}

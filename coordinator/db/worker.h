@@ -1,0 +1,169 @@
+/* One typed C function per function of schema quorate_worker, and the rows that they return. */
+#ifndef QUORATE_DB_WORKER_H
+#define QUORATE_DB_WORKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "db/array.h"
+#include "db/session.h"
+#include "wire/webhook.h"
+
+enum route { ROUTE_PRIMARY, ROUTE_BACKUP, ROUTE_COUNT };
+
+/* Outcomes of attempts, in the order of the database's enum. */
+enum outcome {
+    OUTCOME_ACK,
+    OUTCOME_TIMEOUT,
+    OUTCOME_CONNECT_ERROR,
+    OUTCOME_HTTP_ERROR,
+    OUTCOME_BAD_RECEIPT,
+    OUTCOME_REFUSED,
+    OUTCOME_IN_DOUBT,
+    OUTCOME_UNSENT,
+    OUTCOME_COUNT
+};
+
+/* States of a round, in the order of the database's enum, and what a batch may say instead of one. */
+enum round_state {
+    ROUND_OPEN,
+    ROUND_COMPLETE,
+    ROUND_STALLED,
+    ROUND_CANCELLED,
+    ROUND_DEAD_LETTERED,
+    ROUND_STATE_COUNT,
+    ROUND_LOCKED = ROUND_STATE_COUNT, /* someone else holds its row: nothing was done, ask again */
+    ROUND_FENCED,                     /* this instance lost it */
+    ROUND_GONE                        /* pruned */
+};
+
+const char *route_name(enum route route);
+const char *outcome_name(enum outcome outcome);
+const char *round_state_name(enum round_state state); /* of the first ROUND_STATE_COUNT */
+
+struct attempt_key {
+    int64_t round_no;
+    int16_t node_id;
+    int16_t attempt; /* 1..retry budget */
+    enum route route;
+};
+
+struct attempt_record {
+    struct attempt_key key;
+    enum outcome outcome;
+    int16_t http_status; /* 0: none */
+    bool has_receipt;
+    int64_t retry_us; /* until the route's next attempt; negative: none */
+    struct signature receipt;
+};
+
+/* Scratch arrays of one session's calls. Start from a struct of zeros. */
+struct worker_scratch {
+    struct db_array array[8];
+};
+void worker_scratch_free(struct worker_scratch *scratch);
+
+/* Each queues one statement on the session; false: not connected, or out of memory. Which results belong to which call
+ * is told by their order. The items are read during the call only. */
+bool worker_send_listen(struct db_session *session) MUST_CHECK;
+bool worker_send_join(struct db_session *session, const char *instance_id, const char *name,
+                      int64_t lease_us) MUST_CHECK;
+bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max) MUST_CHECK;
+bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
+bool worker_send_node_versions(struct db_session *session, struct worker_scratch *scratch, const int32_t *versions,
+                               size_t count) MUST_CHECK;
+bool worker_send_claim(struct db_session *session, struct worker_scratch *scratch, int32_t instance, int32_t max,
+                       const int32_t *busy, size_t busy_count) MUST_CHECK;
+bool worker_send_owned(struct db_session *session, int32_t instance, int64_t after, int32_t max) MUST_CHECK;
+bool worker_send_envelopes(struct db_session *session, struct worker_scratch *scratch, const struct attempt_key *keys,
+                           size_t count) MUST_CHECK;
+bool worker_send_reserve(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
+                         const struct attempt_key *keys, size_t count) MUST_CHECK;
+bool worker_send_record(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
+                        const struct attempt_record *records, size_t count) MUST_CHECK;
+bool worker_send_escalate(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
+                          const int64_t *round_nos, size_t count) MUST_CHECK;
+bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
+                        const int64_t *round_nos, size_t count) MUST_CHECK;
+
+struct joined_row {
+    int32_t instance;
+    char deployment_id[ROUND_ID_MAX + 1];
+    int32_t schema_version;
+};
+
+struct tick_row {
+    bool alive, work;
+    int32_t stalled, dead_lettered, fenced;
+    int64_t next_due_us;           /* negative: nothing is due */
+    struct db_array_reader failed; /* int8: round_no */
+    int64_t now_us;
+};
+
+struct node_version_row {
+    int32_t version;
+    int node_id;
+    const char *url, *backup_url, *receipt_key; /* backup_url may be NULL */
+};
+
+/* One route of a delivery as the database has it. */
+struct route_row {
+    int16_t used; /* attempts reserved so far */
+    int16_t open; /* the number of the one without an outcome; 0: none */
+    bool refused, mine;
+    int64_t wait_us; /* until the next attempt may start; 0 or negative: now */
+};
+
+struct work_row {
+    int64_t round_no, nonce;
+    const char *round_id;
+    enum round_state state;
+    bool stop, escalated;
+    int64_t escalate_us, deadline_us; /* left; negative: past */
+    int64_t timeout_us, base_us, max_us, now_us;
+    int16_t retry_budget;
+    int16_t node_id; /* 0: the round has no delivery yet, and nothing below is set */
+    int32_t node_version, payload_bytes;
+    const unsigned char *payload_sha256;
+    bool acked;
+    struct route_row route[ROUTE_COUNT];
+};
+
+struct envelope_row {
+    int64_t round_no;
+    int16_t node_id;
+    const unsigned char *payload;
+    size_t payload_size;
+};
+
+struct reserve_row {
+    struct attempt_key key;
+    bool granted;
+    enum round_state state;
+    int64_t now_us; /* the database's clock, microseconds since 1970 */
+};
+
+/* A row of record, escalate or settle. */
+struct round_row {
+    int64_t round_no;
+    enum round_state state;
+    bool settled;           /* record, settle */
+    bool escalated, first;  /* escalate; first: by this call */
+    int64_t ended_after_us; /* record: from opening to its end, if this call ended it; else negative */
+};
+
+/* Each decodes row `row`; pointers point into `result`. False: the result has another shape, so that the database runs
+ * other code than this. */
+bool worker_joined(const PGresult *result, struct joined_row *out) MUST_CHECK;
+bool worker_tick(const PGresult *result, struct tick_row *out) MUST_CHECK;
+bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) MUST_CHECK;
+bool worker_work(const PGresult *result, int row, struct work_row *out) MUST_CHECK;
+bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) MUST_CHECK;
+bool worker_reserved(const PGresult *result, int row, struct reserve_row *out) MUST_CHECK;
+bool worker_recorded(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
+bool worker_escalated(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
+bool worker_settled(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
+
+#endif

@@ -1,0 +1,180 @@
+/* The rows of schema quorate_worker, decoded from binary results. */
+#include <string.h>
+
+#include "db/worker.h"
+
+static uint64_t number(const PGresult *result, int row, int column) {
+    const unsigned char *at = (const unsigned char *)PQgetvalue(result, row, column);
+    uint64_t value = 0;
+    for (int i = 0, size = PQgetlength(result, row, column); i < size && i < 8; i++) {
+        value = value << 8 | at[i];
+    }
+    return value;
+}
+
+static int64_t get_int8(const PGresult *result, int row, int column) {
+    return (int64_t)number(result, row, column);
+}
+
+static int32_t get_int4(const PGresult *result, int row, int column) {
+    return (int32_t)(uint32_t)number(result, row, column);
+}
+
+static int16_t get_int2(const PGresult *result, int row, int column) {
+    return (int16_t)(uint16_t)number(result, row, column);
+}
+
+static bool get_bool(const PGresult *result, int row, int column) {
+    return number(result, row, column) != 0;
+}
+
+static const char *get_text(const PGresult *result, int row, int column) {
+    return PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);
+}
+
+static bool get_state(const PGresult *result, int row, int column, enum round_state *state) {
+    static const char *const MORE[] = {"locked", "fenced", "gone"};
+    const char *text = PQgetvalue(result, row, column);
+    for (int i = 0; i < ROUND_STATE_COUNT; i++) {
+        if (strcmp(text, round_state_name((enum round_state)i)) == 0) {
+            *state = (enum round_state)i;
+            return true;
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(text, MORE[i]) == 0) {
+            *state = (enum round_state)(ROUND_LOCKED + i);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool worker_joined(const PGresult *result, struct joined_row *out) {
+    if (PQntuples(result) != 1 || PQnfields(result) != 3 || PQgetlength(result, 0, 1) > ROUND_ID_MAX) {
+        return false;
+    }
+    out->instance = get_int4(result, 0, 0);
+    strcpy(out->deployment_id, PQgetvalue(result, 0, 1));
+    out->schema_version = get_int4(result, 0, 2);
+    return true;
+}
+
+bool worker_tick(const PGresult *result, struct tick_row *out) {
+    if (PQntuples(result) != 1 || PQnfields(result) != 8) {
+        return false;
+    }
+    *out = (struct tick_row){.alive = get_bool(result, 0, 0),
+                             .stalled = get_int4(result, 0, 1),
+                             .dead_lettered = get_int4(result, 0, 2),
+                             .fenced = get_int4(result, 0, 3),
+                             .work = get_bool(result, 0, 4),
+                             .next_due_us = PQgetisnull(result, 0, 6) ? -1 : get_int8(result, 0, 6),
+                             .now_us = get_int8(result, 0, 7)};
+    return PQgetisnull(result, 0, 5) ||
+           db_array_read(&out->failed, PQgetvalue(result, 0, 5), (size_t)PQgetlength(result, 0, 5));
+}
+
+bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) {
+    if (PQnfields(result) != 5) {
+        return false;
+    }
+    *out = (struct node_version_row){.version = get_int4(result, row, 0),
+                                     .node_id = get_int2(result, row, 1),
+                                     .url = get_text(result, row, 2),
+                                     .backup_url = get_text(result, row, 3),
+                                     .receipt_key = get_text(result, row, 4)};
+    return out->url != NULL && out->receipt_key != NULL;
+}
+
+static void get_route(const PGresult *result, int row, int column, struct route_row *out) {
+    out->used = get_int2(result, row, column);
+    out->refused = get_bool(result, row, column + 1);
+    out->open = get_int2(result, row, column + 2);
+    out->mine = get_bool(result, row, column + 3);
+    out->wait_us = get_int8(result, row, column + 4);
+}
+
+bool worker_work(const PGresult *result, int row, struct work_row *out) {
+    if (PQnfields(result) != 28) {
+        return false;
+    }
+    *out = (struct work_row){.round_no = get_int8(result, row, 0),
+                             .round_id = get_text(result, row, 1),
+                             .nonce = get_int8(result, row, 2),
+                             .stop = get_bool(result, row, 4),
+                             .escalated = get_bool(result, row, 5),
+                             .escalate_us = get_int8(result, row, 6),
+                             .deadline_us = get_int8(result, row, 7),
+                             .timeout_us = get_int8(result, row, 8),
+                             .base_us = get_int8(result, row, 9),
+                             .max_us = get_int8(result, row, 10),
+                             .retry_budget = get_int2(result, row, 11),
+                             .node_id = get_int2(result, row, 12),
+                             .node_version = get_int4(result, row, 13),
+                             .payload_bytes = get_int4(result, row, 14),
+                             .payload_sha256 = (const unsigned char *)get_text(result, row, 15),
+                             .acked = get_bool(result, row, 16),
+                             .now_us = get_int8(result, row, 27)};
+    get_route(result, row, 17, &out->route[ROUTE_PRIMARY]);
+    get_route(result, row, 22, &out->route[ROUTE_BACKUP]);
+    return get_state(result, row, 3, &out->state) && out->round_id != NULL &&
+           (out->node_id == 0 || PQgetlength(result, row, 15) == SHA256_BYTES);
+}
+
+bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) {
+    if (PQnfields(result) != 3) {
+        return false;
+    }
+    *out = (struct envelope_row){.round_no = get_int8(result, row, 0),
+                                 .node_id = get_int2(result, row, 1),
+                                 .payload = (const unsigned char *)PQgetvalue(result, row, 2),
+                                 .payload_size = (size_t)PQgetlength(result, row, 2)};
+    return true;
+}
+
+bool worker_reserved(const PGresult *result, int row, struct reserve_row *out) {
+    if (PQnfields(result) != 7) {
+        return false;
+    }
+    *out = (struct reserve_row){.key = {.round_no = get_int8(result, row, 0),
+                                        .node_id = get_int2(result, row, 1),
+                                        .route = strcmp(PQgetvalue(result, row, 2), route_name(ROUTE_BACKUP)) == 0
+                                                     ? ROUTE_BACKUP
+                                                     : ROUTE_PRIMARY,
+                                        .attempt = get_int2(result, row, 3)},
+                                .granted = get_bool(result, row, 4),
+                                .now_us = get_int8(result, row, 6)};
+    return get_state(result, row, 5, &out->state);
+}
+
+bool worker_recorded(const PGresult *result, int row, struct round_row *out) {
+    if (PQnfields(result) != 4) {
+        return false;
+    }
+    *out = (struct round_row){.round_no = get_int8(result, row, 0),
+                              .settled = get_bool(result, row, 2),
+                              .ended_after_us = PQgetisnull(result, row, 3) ? -1 : get_int8(result, row, 3)};
+    return get_state(result, row, 1, &out->state);
+}
+
+bool worker_escalated(const PGresult *result, int row, struct round_row *out) {
+    if (PQnfields(result) != 4) {
+        return false;
+    }
+    *out = (struct round_row){.round_no = get_int8(result, row, 0),
+                              .escalated = get_bool(result, row, 2),
+                              .first = get_bool(result, row, 3),
+                              .ended_after_us = -1};
+    return get_state(result, row, 1, &out->state);
+}
+
+bool worker_settled(const PGresult *result, int row, struct round_row *out) {
+    if (PQnfields(result) != 4) {
+        return false;
+    }
+    *out = (struct round_row){.round_no = get_int8(result, row, 0),
+                              .settled = get_bool(result, row, 2),
+                              .ended_after_us = PQgetisnull(result, row, 3) ? -1 : get_int8(result, row, 3)};
+    return get_state(result, row, 1, &out->state);
+}

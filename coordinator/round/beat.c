@@ -1,0 +1,237 @@
+/* The heartbeat: the session that listens, joins, ticks (heartbeat, due rounds, fencing of silent peers) and leaves. */
+#include "round/beat.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "db/sql_files.h"
+#include "round/coordinator.h"
+
+/* A coordinator looks at the database at least this often, whatever notifications say. */
+static const double TICK_S = 0.5, TICK_SOONEST_S = 0.02;
+/* A call without an answer for so long: the connection is half open. */
+static const double SILENCE_MAX_S = 5.0;
+enum { TICK_ROUNDS_MAX = 1000 };
+
+static void wake_in(struct beat *beat, double seconds) {
+    struct ev_loop *loop = beat->coordinator->loop;
+    ev_timer_stop(loop, &beat->timer);
+    ev_timer_set(&beat->timer, seconds, 0.);
+    ev_timer_start(loop, &beat->timer);
+}
+
+static void call(struct beat *beat, enum beat_call what) {
+    struct coordinator *c = beat->coordinator;
+    bool sent = beat->listening || worker_send_listen(beat->session);
+    switch (what) {
+    case BEAT_JOIN:
+        sent = sent && worker_send_join(beat->session, c->instance_id, c->settings.name, c->settings.lease_us);
+        break;
+    case BEAT_TICK:
+        sent = sent && worker_send_tick(beat->session, c->instance, !beat->quiet, TICK_ROUNDS_MAX);
+        break;
+    case BEAT_LEAVE:
+        sent = sent && worker_send_leave(beat->session, c->instance);
+        break;
+    case BEAT_NOTHING:
+        return;
+    }
+    if (sent && db_session_sync(beat->session)) {
+        beat->call = what;
+        beat->failed = false;
+        beat->call_began = ev_now(c->loop);
+        wake_in(beat, SILENCE_MAX_S);
+    }
+}
+
+static void next_call(struct beat *beat) {
+    if (db_session_ready(beat->session) && beat->call == BEAT_NOTHING) {
+        call(beat, beat->coordinator->instance == 0 ? BEAT_JOIN : BEAT_TICK);
+    }
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct beat *beat = watcher->data;
+    if (beat->call != BEAT_NOTHING) {
+        db_session_restart(beat->session, "no answer to the heartbeat within 5 s", NULL);
+        return;
+    }
+    next_call(beat);
+}
+
+static void on_ready(void *context) {
+    struct beat *beat = context;
+    beat->listening = false;
+    beat->call = BEAT_NOTHING;
+    beat->coordinator->work = true; /* what was notified meanwhile was not heard */
+    next_call(beat);
+}
+
+static void on_lost(void *context) {
+    struct beat *beat = context;
+    PQclear(beat->answer);
+    beat->answer = NULL;
+    beat->call = BEAT_NOTHING;
+    ev_timer_stop(beat->coordinator->loop, &beat->timer);
+}
+
+static void ticked(struct beat *beat, const PGresult *result) {
+    struct coordinator *c = beat->coordinator;
+    struct tick_row row;
+    if (!worker_tick(result, &row)) {
+        log_event(LOG_ERROR, "unexpected_rows", "call=tick hint=\"run quorate migrate\"");
+        wake_in(beat, TICK_S);
+        return;
+    }
+    coordinator_heard_clock(c, row.now_us);
+    for (int i = 0; i < row.stalled; i++) {
+        metrics_closed(&c->metrics, ROUND_STALLED, -1.);
+    }
+    for (int i = 0; i < row.dead_lettered; i++) {
+        metrics_closed(&c->metrics, ROUND_DEAD_LETTERED, -1.);
+    }
+    c->metrics.fenced += (uint64_t)row.fenced;
+    if (row.fenced > 0) {
+        log_event(LOG_WARN, "peer_fenced", "count=%d", row.fenced);
+    }
+    if (!row.alive) {
+        coordinator_fenced(c);
+        return;
+    }
+    c->work = c->work || row.work;
+    while (row.failed.left > 0) {
+        struct round *round = round_find(c, db_array_next(&row.failed));
+        if (round != NULL) {
+            round_ended_elsewhere(round);
+        }
+    }
+    double next_s = TICK_S;
+    if (row.next_due_us >= 0 && (double)row.next_due_us / 1e6 < next_s) {
+        next_s = (double)row.next_due_us / 1e6;
+    }
+    wake_in(beat, next_s > TICK_SOONEST_S ? next_s : TICK_SOONEST_S);
+}
+
+static void joined(struct beat *beat, const PGresult *result) {
+    struct coordinator *c = beat->coordinator;
+    struct joined_row row;
+    if (!worker_joined(result, &row)) {
+        log_event(LOG_ERROR, "unexpected_rows", "call=join_deployment hint=\"run quorate migrate\"");
+        wake_in(beat, TICK_S);
+        return;
+    }
+    if (row.schema_version < sql_files_schema_version()) {
+        char text[64];
+        snprintf(text, sizeof text, "schema %d", row.schema_version);
+        if (log_changed(beat->last_error, sizeof beat->last_error, text)) {
+            log_event(LOG_ERROR, "schema_too_old", "schema=%d needed=%d hint=\"run quorate migrate\"",
+                      row.schema_version, sql_files_schema_version());
+        }
+        wake_in(beat, TICK_S);
+        return;
+    }
+    coordinator_joined(c, &row);
+    next_call(beat);
+}
+
+/* The transaction of the call under way has ended. */
+static void on_sync(struct beat *beat) {
+    enum beat_call done = beat->call;
+    PGresult *answer = beat->answer;
+    beat->call = BEAT_NOTHING;
+    beat->answer = NULL;
+    if (beat->failed) {
+        PQclear(answer);
+        wake_in(beat, TICK_S);
+        return;
+    }
+    beat->listening = true;
+    beat->quiet = false;
+    beat->last_error[0] = '\0';
+    switch (done) {
+    case BEAT_JOIN:
+        joined(beat, answer);
+        break;
+    case BEAT_TICK:
+        ticked(beat, answer);
+        break;
+    case BEAT_LEAVE:
+        beat->coordinator->left = true;
+        ev_timer_stop(beat->coordinator->loop, &beat->timer);
+        ev_break(beat->coordinator->loop, EVBREAK_ALL);
+        break;
+    case BEAT_NOTHING:
+        break;
+    }
+    PQclear(answer);
+}
+
+static void note_error(struct beat *beat, const PGresult *result) {
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    char text[sizeof beat->last_error], quoted[sizeof beat->last_error + 64];
+    bool no_schema = sqlstate != NULL && (strcmp(sqlstate, "3F000") == 0 || strcmp(sqlstate, "42883") == 0);
+    beat->failed = true;
+    beat->quiet = beat->quiet || (sqlstate != NULL && strcmp(sqlstate, "54000") == 0);
+    snprintf(text, sizeof text, "%s %s%s", sqlstate != NULL ? sqlstate : "-",
+             message != NULL ? message : "connection lost", no_schema ? " (run quorate migrate)" : "");
+    if (log_changed(beat->last_error, sizeof beat->last_error, text)) {
+        log_event(LOG_WARN, "beat_failed", "error=%s", log_quote(text, quoted, sizeof quoted));
+    }
+}
+
+static bool on_result(void *context, PGresult *result) {
+    struct beat *beat = context;
+    switch (PQresultStatus(result)) {
+    case PGRES_PIPELINE_SYNC:
+        on_sync(beat);
+        return false;
+    case PGRES_TUPLES_OK:
+        PQclear(beat->answer);
+        beat->answer = result;
+        return true;
+    case PGRES_COMMAND_OK: /* LISTEN */
+    case PGRES_PIPELINE_ABORTED:
+        return false;
+    default:
+        note_error(beat, result);
+        return false;
+    }
+}
+
+static void on_notified(void *context, const char *channel, const char *payload) {
+    (void)channel, (void)payload;
+    struct beat *beat = context;
+    beat->coordinator->work = true;
+}
+
+bool beat_start(struct beat *beat, struct coordinator *coordinator) {
+    static const struct db_session_handler HANDLER = {
+        .ready = on_ready, .lost = on_lost, .result = on_result, .notified = on_notified};
+    beat->coordinator = coordinator;
+    ev_init(&beat->timer, on_timer);
+    beat->timer.data = beat;
+    beat->session = db_session_new(coordinator->loop, coordinator->settings.conninfo, coordinator->application_name,
+                                   "beat", &HANDLER, beat);
+    return beat->session != NULL;
+}
+
+void beat_free(struct beat *beat) {
+    if (beat->coordinator == NULL) {
+        return;
+    }
+    ev_timer_stop(beat->coordinator->loop, &beat->timer);
+    db_session_free(beat->session);
+    PQclear(beat->answer);
+}
+
+void beat_leave(struct beat *beat) {
+    if (beat->call == BEAT_NOTHING && db_session_ready(beat->session)) {
+        call(beat, BEAT_LEAVE);
+    }
+}
+
+void beat_rejoin(struct beat *beat) {
+    db_session_restart(beat->session, "fenced: joining again", beat->coordinator->application_name);
+}

@@ -1,0 +1,35 @@
+/* The heartbeat: the session that listens, joins, ticks (heartbeat, due rounds, fencing of silent peers) and leaves. */
+#ifndef QUORATE_ROUND_BEAT_H
+#define QUORATE_ROUND_BEAT_H
+
+#include <ev.h>
+#include <stdbool.h>
+
+#include "base/check.h"
+#include "db/session.h"
+
+struct coordinator;
+
+enum beat_call { BEAT_NOTHING, BEAT_JOIN, BEAT_TICK, BEAT_LEAVE };
+
+struct beat {
+    struct coordinator *coordinator;
+    struct db_session *session;
+    ev_timer timer;
+    enum beat_call call; /* under way */
+    PGresult *answer;    /* of that call, until its commit is confirmed */
+    ev_tstamp call_began;
+    bool listening;
+    bool quiet;  /* the notification queue is full: close rounds without notifications */
+    bool failed; /* an error came instead of an answer */
+    char last_error[256];
+};
+
+bool beat_start(struct beat *beat, struct coordinator *coordinator) MUST_CHECK;
+void beat_free(struct beat *beat);
+/* Says goodbye, so that others take over at once. */
+void beat_leave(struct beat *beat);
+/* Joins again under the coordinator's new instance id. */
+void beat_rejoin(struct beat *beat);
+
+#endif

@@ -1,0 +1,77 @@
+/* A running coordinator: what its parts share. */
+#ifndef QUORATE_ROUND_COORDINATOR_H
+#define QUORATE_ROUND_COORDINATOR_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "round/beat.h"
+#include "round/lane.h"
+#include "round/metrics.h"
+#include "round/node.h"
+#include "round/round.h"
+#include "transport/http.h"
+#include "wire/key.h"
+
+enum { LANE_COUNT = 2 };
+
+struct coordinator_settings {
+    const char *conninfo; /* NULL: environment */
+    const char *name;
+    int64_t lease_us;
+    unsigned slots_per_endpoint;
+    size_t max_rounds; /* held in memory at once */
+    const struct secret_key *key;
+};
+
+struct coordinator {
+    struct ev_loop *loop;
+    struct coordinator_settings settings;
+    struct metrics metrics;
+    char instance_id[37];
+    char application_name[64];
+    char deployment_id[ROUND_ID_MAX + 1]; /* "" until joined */
+    int32_t instance;                     /* the fencing token; 0: not joined */
+    int64_t clock_offset_us;              /* the database's clock minus clock_monotonic_us() */
+    struct beat beat;
+    struct lane lanes[LANE_COUNT];
+    struct node_book nodes;
+    struct round *rounds;
+    struct http_client *http;
+    size_t parcels; /* requests under way, bodies being drained included */
+    bool work;      /* rounds may wait to be claimed */
+    bool claiming;  /* one lane is asking */
+    bool draining, left;
+    ev_prepare prepare; /* starts the batches of what has piled up, once per turn of the loop */
+    ev_check check;
+    ev_tstamp turn_began;
+    ev_timer drain_timer;
+};
+
+/* Starts everything; the loop does the rest. False on what no waiting mends (memory). */
+bool coordinator_start(struct coordinator *coordinator, struct ev_loop *loop,
+                       const struct coordinator_settings *settings, struct error *err) MUST_CHECK;
+void coordinator_free(struct coordinator *coordinator);
+
+/* Stops claiming; requests under way are awaited and recorded, then the rounds are left to others and the loop is
+ * broken. */
+void coordinator_drain(struct coordinator *coordinator);
+
+/* True once it has joined and its sessions are connected. */
+bool coordinator_ready(const struct coordinator *coordinator);
+
+/* Counts what is held now. */
+void coordinator_gauges(const struct coordinator *coordinator, struct metrics_gauges *gauges);
+
+/* The database's clock, microseconds since 1970, as last heard. */
+int64_t coordinator_now_us(const struct coordinator *coordinator);
+void coordinator_heard_clock(struct coordinator *coordinator, int64_t now_us);
+
+/* Called by the beat. */
+void coordinator_joined(struct coordinator *coordinator, const struct joined_row *row);
+void coordinator_fenced(struct coordinator *coordinator);
+
+#endif

@@ -1,0 +1,152 @@
+/* Carries one envelope to one node: signs the request, judges the answer, and reports the outcome. */
+#include "round/courier.h"
+
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "round/backoff.h"
+#include "round/coordinator.h"
+#include "round/judge.h"
+
+/* One request under way. It refers to its track by key only, so that the round may be dropped meanwhile. */
+struct parcel {
+    struct coordinator *coordinator;
+    struct endpoint *endpoint;
+    const struct node *node;
+    struct attempt_key key;
+    struct envelope_key envelope;
+    unsigned char sha256[SHA256_BYTES];
+    size_t size;
+    int64_t began_us;
+    unsigned char payload[];
+};
+
+static void parcel_free(struct parcel *parcel) {
+    sodium_memzero(parcel->payload, parcel->size);
+    free(parcel);
+}
+
+static bool receipt_verified(const struct parcel *parcel, const struct http_answer *answer, struct signature *receipt) {
+    return answer->end == HTTP_ANSWERED && answer->status >= 200 && answer->status < 300 &&
+           signature_parse(answer->receipt, receipt) &&
+           receipt_verify(&parcel->node->receipt_key, &parcel->envelope, parcel->sha256, receipt);
+}
+
+/* How long the route waits before its next attempt. */
+static int64_t next_wait_us(const struct round *round, int attempt, int64_t retry_after_ms) {
+    uint64_t bits;
+    randombytes_buf(&bits, sizeof bits);
+    int64_t wait_us = backoff_draw(backoff_ceiling(round->base_us, round->max_us, attempt), bits);
+    if (retry_after_ms * 1000 > wait_us) {
+        wait_us = retry_after_ms * 1000;
+    }
+    double left_s = round->deadline_at - ev_now(round->coordinator->loop);
+    int64_t left_us = left_s > 0 ? (int64_t)(left_s * 1e6) : 0;
+    return wait_us < left_us ? wait_us : left_us;
+}
+
+static void log_outcome(const struct parcel *parcel, enum outcome outcome, const struct http_answer *answer) {
+    char round_id[ROUND_ID_MAX + 1], detail[sizeof answer->detail * 2 + 3];
+    /* A refusal or a false receipt is news about a node; the rest is weather, and is counted. */
+    enum log_level level = outcome == OUTCOME_REFUSED || outcome == OUTCOME_BAD_RECEIPT ? LOG_WARN : LOG_DEBUG;
+    log_event(level, "attempt", "round=%s node=%d route=%s attempt=%d outcome=%s status=%d detail=%s",
+              log_quote(parcel->envelope.round_id, round_id, sizeof round_id), parcel->key.node_id,
+              route_name(parcel->key.route), parcel->key.attempt, outcome_name(outcome), answer->status,
+              log_quote(answer->detail, detail, sizeof detail));
+}
+
+static void node_acked(struct track *track) {
+    struct delivery *delivery = track->delivery;
+    delivery->acked = true;
+    track_event(&delivery->track[track->route == ROUTE_PRIMARY ? ROUTE_BACKUP : ROUTE_PRIMARY], TRACK_NODE_ACKED);
+}
+
+static void finish(struct parcel *parcel, const struct http_answer *answer) {
+    struct coordinator *c = parcel->coordinator;
+    struct attempt_record record = {.key = parcel->key, .http_status = (int16_t)answer->status, .retry_us = -1};
+    record.has_receipt = receipt_verified(parcel, answer, &record.receipt);
+    record.outcome = judge_answer(answer, record.has_receipt);
+    metrics_attempt(&c->metrics, parcel->key.route, record.outcome,
+                    (double)(clock_monotonic_us() - parcel->began_us) / 1e6);
+    log_outcome(parcel, record.outcome, answer);
+    struct track *track = round_track(c, &parcel->key);
+    if (track == NULL || track->state != TRACK_SENDING || track->attempt != parcel->key.attempt) {
+        /* The round was lost meanwhile: a receipt counts all the same, the database ignores the rest. */
+        lane_record(&c->lanes[0], &record);
+        return;
+    }
+    struct round *round = track->delivery->round;
+    bool again = outcome_is_retried(record.outcome) && track->attempt < round->retry_budget && !round->over &&
+                 !track->delivery->acked;
+    if (again) {
+        track->wait_us = record.retry_us = next_wait_us(round, track->attempt, answer->retry_after_ms);
+        track->attempt++;
+    }
+    lane_record(round->lane, &record);
+    track_event(track, again ? TRACK_FAILED : TRACK_FINISHED);
+    if (record.outcome == OUTCOME_ACK) {
+        node_acked(track);
+    }
+}
+
+static void on_answered(void *context, const struct http_answer *answer) {
+    finish(context, answer);
+}
+
+static void on_closed(void *context) {
+    struct parcel *parcel = context;
+    struct coordinator *c = parcel->coordinator;
+    c->parcels--;
+    endpoint_note(parcel->endpoint, (double)(clock_monotonic_us() - parcel->began_us) / 1e6, ev_now(c->loop));
+    endpoint_give_back(&c->nodes, parcel->endpoint);
+    parcel_free(parcel);
+}
+
+static struct parcel *parcel_new(struct track *track, const unsigned char *payload, size_t size) {
+    struct delivery *delivery = track->delivery;
+    struct round *round = delivery->round;
+    struct parcel *parcel = lane_memory(NULL, sizeof *parcel + size);
+    *parcel = (struct parcel){.coordinator = round->coordinator,
+                              .endpoint = delivery->node->route[track->route],
+                              .node = delivery->node,
+                              .key = track_key(track),
+                              .size = size,
+                              .began_us = clock_monotonic_us()};
+    parcel->envelope.node_id = delivery->node_id;
+    parcel->envelope.nonce = round->nonce;
+    snprintf(parcel->envelope.deployment, sizeof parcel->envelope.deployment, "%s", round->coordinator->deployment_id);
+    snprintf(parcel->envelope.round_id, sizeof parcel->envelope.round_id, "%s", round->round_id);
+    memcpy(parcel->sha256, delivery->payload_sha256, SHA256_BYTES);
+    memcpy(parcel->payload, payload, size);
+    return parcel;
+}
+
+void courier_send(struct track *track, const unsigned char *payload, size_t size) {
+    static const struct http_handler HANDLER = {.answered = on_answered, .closed = on_closed};
+    struct parcel *parcel = parcel_new(track, payload, size);
+    struct coordinator *c = parcel->coordinator;
+    char id[WEBHOOK_ID_MAX + 1], timestamp[24], signature[SIGNATURE_TEXT + 1];
+    int64_t now_s = coordinator_now_us(c) / 1000000;
+    webhook_id_format(&parcel->envelope, id);
+    snprintf(timestamp, sizeof timestamp, "%lld", (long long)now_s);
+    webhook_sign(c->settings.key, id, now_s, parcel->payload, size, signature);
+    const struct http_header headers[] = {{"content-type", "application/octet-stream"},
+                                          {"webhook-id", id},
+                                          {"webhook-timestamp", timestamp},
+                                          {"webhook-signature", signature}};
+    const struct http_request request = {.url = parcel->endpoint->url,
+                                         .headers = headers,
+                                         .header_count = sizeof headers / sizeof headers[0],
+                                         .body = parcel->payload,
+                                         .body_size = size,
+                                         .timeout_ms = (track->delivery->round->timeout_us + 999) / 1000};
+    c->parcels++;
+    if (http_post(c->http, &request, &HANDLER, parcel) == NULL) {
+        finish(parcel, &(struct http_answer){.end = HTTP_CONNECT_ERROR, .detail = "request could not be made"});
+        on_closed(parcel);
+    }
+}

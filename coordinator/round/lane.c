@@ -1,0 +1,306 @@
+/* A lane to the database: what piles up for it, and the life of its batches from sending to answer or loss. */
+#include "round/lane.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/log.h"
+#include "round/coordinator.h"
+
+static const double PARKED_PAUSE_S = 0.02, FAILED_PAUSE_S = 0.05, FAILED_PAUSE_MAX_S = 1.0;
+static const size_t BATCH_LIMIT = 512;
+
+void *lane_memory(void *pointer, size_t size) {
+    void *memory = realloc(pointer, size);
+    if (memory == NULL) {
+        log_event(LOG_ERROR, "out_of_memory", "bytes=%zu", size);
+        abort(); /* the database has everything: whoever takes over goes on */
+    }
+    return memory;
+}
+
+void records_add(struct records *records, const struct attempt_record *record) {
+    if (records->count == records->capacity) {
+        records->capacity = records->capacity == 0 ? 64 : records->capacity * 2;
+        records->items = lane_memory(records->items, records->capacity * sizeof *records->items);
+    }
+    records->items[records->count++] = *record;
+}
+
+void lane_record(struct lane *lane, const struct attempt_record *record) {
+    struct round *round = round_find(lane->coordinator, record->key.round_no);
+    if (round != NULL) {
+        round->unrecorded++;
+    }
+    records_add(&lane->records, record);
+}
+
+void lane_reserve(struct lane *lane, struct track *track) {
+    if (track->list == NULL) {
+        track->list = &lane->reserves;
+        DL_APPEND(lane->reserves, track);
+    }
+}
+
+void lane_load(struct lane *lane, struct track *track) {
+    if (track->list == NULL) {
+        track->list = &lane->loads;
+        DL_APPEND(lane->loads, track);
+    }
+}
+
+void lane_escalate(struct lane *lane, struct round *round) {
+    if (!round->ask_escalate) {
+        round->ask_escalate = true;
+        DL_APPEND2(lane->escalates, round, prev_escalate, next_escalate);
+    }
+}
+
+void lane_settle(struct lane *lane, struct round *round) {
+    if (!round->ask_settle) {
+        round->ask_settle = true;
+        DL_APPEND2(lane->settles, round, prev_settle, next_settle);
+    }
+}
+
+void lane_forget_track(struct track *track) {
+    if (track->list != NULL) {
+        DL_DELETE(*track->list, track);
+        track->list = NULL;
+    }
+}
+
+void lane_forget_round(struct lane *lane, struct round *round) {
+    /* prev is set only while the round stands in the list; in the batch under way it is a number. */
+    if (round->prev_escalate != NULL) {
+        DL_DELETE2(lane->escalates, round, prev_escalate, next_escalate);
+    }
+    if (round->prev_settle != NULL) {
+        DL_DELETE2(lane->settles, round, prev_settle, next_settle);
+    }
+}
+
+static bool has_work(const struct lane *lane) {
+    return lane->records.count > 0 || lane->reserves != NULL || lane->loads != NULL || lane->escalates != NULL ||
+           lane->settles != NULL || lane->owned_wanted || lane->held_work != NULL;
+}
+
+bool lane_idle(const struct lane *lane) {
+    return !lane->batch.under_way && lane->records.count == 0 && lane->parked.count == 0 && lane->loads == NULL;
+}
+
+void lane_clear_batch(struct lane *lane) {
+    for (int i = 0; i < LANE_STEP_COUNT; i++) {
+        PQclear(lane->batch.results[i]);
+        lane->batch.results[i] = NULL;
+    }
+    if (lane->batch.claim_max > 0) {
+        lane->coordinator->claiming = false;
+    }
+    lane->batch.claim_max = 0;
+    lane->batch.records.count = 0;
+    lane->batch.reserve_count = lane->batch.load_count = 0;
+    lane->batch.escalate_count = lane->batch.settle_count = 0;
+    lane->batch.step_count = lane->batch.next_step = 0;
+    lane->batch.commits = lane->batch.sync_seen = lane->batch.failed = lane->batch.load_failed = lane->batch.under_way =
+        false;
+}
+
+void lane_turn(struct lane *lane) {
+    struct coordinator *c = lane->coordinator;
+    if (lane->batch.under_way || c->instance == 0 || !db_session_ready(lane->session) ||
+        (lane->failures > 0 && ev_is_active(&lane->pause))) {
+        return;
+    }
+    if ((has_work(lane) || (c->work && !c->claiming && !c->draining)) && !lane_build(lane)) {
+        lane_requeue(lane);
+    }
+}
+
+static void pause_start(struct lane *lane, double seconds) {
+    if (!ev_is_active(&lane->pause)) {
+        ev_timer_set(&lane->pause, seconds, 0.);
+        ev_timer_start(lane->coordinator->loop, &lane->pause);
+    }
+}
+
+static void on_pause_over(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct lane *lane = watcher->data;
+    for (size_t i = 0; i < lane->parked.count; i++) {
+        records_add(&lane->records, &lane->parked.items[i]);
+    }
+    lane->parked.count = 0;
+}
+
+/* True when the same batch may succeed later: the fault lies with the server's state, not with a row. */
+static bool is_transient(const char *sqlstate) {
+    static const char *const CLASSES[] = {"", "08", "25", "40", "53", "54", "55", "57", "58", "XX"};
+    for (size_t i = 0; i < sizeof CLASSES / sizeof CLASSES[0]; i++) {
+        if (strncmp(sqlstate, CLASSES[i], 2) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Full jitter, so that two coordinators that collide do not collide again. */
+static void pause_failed(struct lane *lane) {
+    double pause_s = FAILED_PAUSE_S * (double)(1u << (lane->failures < 5 ? lane->failures : 5));
+    lane->failures++;
+    pause_start(lane,
+                (pause_s < FAILED_PAUSE_MAX_S ? pause_s : FAILED_PAUSE_MAX_S) * (randombytes_random() / 4294967296.0));
+}
+
+/* The first transaction failed: everything in it is asked again after a pause, and a row that fails even alone is given
+ * up. */
+static void batch_failed(struct lane *lane) {
+    const char *sqlstate = lane->batch.sqlstate;
+    metrics_batch_failed(&lane->coordinator->metrics);
+    if (strcmp(sqlstate, "54000") == 0) {
+        lane->quiet = true; /* too many notifications in the queue: they are hints, the commits are not */
+    }
+    if (!is_transient(sqlstate) && lane->limit == 1 && lane->batch.records.count == 1) {
+        const struct attempt_key *key = &lane->batch.records.items[0].key;
+        struct round *round = round_find(lane->coordinator, key->round_no);
+        log_event(LOG_ERROR, "outcome_lost", "round_no=%lld node=%d route=%s attempt=%d sqlstate=%s",
+                  (long long)key->round_no, key->node_id, route_name(key->route), key->attempt, sqlstate);
+        if (round != NULL) {
+            round->unrecorded--;
+        }
+        lane->batch.records.count = 0;
+    }
+    lane_requeue(lane);
+    if (!is_transient(sqlstate)) {
+        lane->limit = lane->limit > 1 ? lane->limit / 2 : 1;
+    }
+    pause_failed(lane);
+}
+
+static void batch_over(struct lane *lane) {
+    struct coordinator *c = lane->coordinator;
+    if (lane->batch.failed) {
+        batch_failed(lane);
+    } else {
+        metrics_batch(&c->metrics, lane->batch.records.count + lane->batch.reserve_count + lane->batch.settle_count,
+                      ev_now(c->loop) - lane->batch.began);
+        if (!lane->batch.load_failed) {
+            lane->failures = 0;
+            lane->last_error[0] = '\0';
+        }
+        lane->limit = lane->limit * 2 < BATCH_LIMIT ? lane->limit * 2 : BATCH_LIMIT;
+        if (lane->batch.load_failed) {
+            pause_failed(lane);
+        }
+        lane_clear_batch(lane);
+    }
+    if (lane->parked.count > 0) {
+        pause_start(lane, PARKED_PAUSE_S);
+    }
+}
+
+static void note_error(struct lane *lane, const PGresult *result) {
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    char text[sizeof lane->last_error], quoted[sizeof lane->last_error + 64];
+    if (lane->batch.commits && !lane->batch.sync_seen && !lane->batch.failed) {
+        lane->batch.failed = true;
+        snprintf(lane->batch.sqlstate, sizeof lane->batch.sqlstate, "%s", sqlstate != NULL ? sqlstate : "");
+    } else {
+        lane->batch.load_failed = true;
+    }
+    snprintf(text, sizeof text, "%s %s", sqlstate != NULL ? sqlstate : "-",
+             message != NULL ? message : "connection lost");
+    if (log_changed(lane->last_error, sizeof lane->last_error, text)) {
+        log_event(LOG_WARN, "batch_failed", "error=%s", log_quote(text, quoted, sizeof quoted));
+    }
+}
+
+static void on_sync(struct lane *lane) {
+    bool first = lane->batch.commits && !lane->batch.sync_seen;
+    if (first) {
+        lane->batch.sync_seen = true;
+        if (!lane->batch.failed) {
+            lane_answer(lane);
+        }
+        while (lane->batch.next_step < lane->batch.step_count && lane->batch.steps[lane->batch.next_step] < LANE_LOAD) {
+            lane->batch.next_step++;
+        }
+        if (lane->batch.next_step < lane->batch.step_count) {
+            return; /* the envelopes are still to come */
+        }
+    } else if (lane->batch.results[LANE_NODES] != NULL) {
+        lane_answer_nodes(lane);
+    } else {
+        lane_answer_loads(lane);
+    }
+    batch_over(lane);
+}
+
+static bool on_result(void *context, PGresult *result) {
+    struct lane *lane = context;
+    switch (PQresultStatus(result)) {
+    case PGRES_PIPELINE_SYNC:
+        on_sync(lane);
+        return false;
+    case PGRES_TUPLES_OK:
+        if (lane->batch.next_step < lane->batch.step_count) {
+            lane->batch.results[lane->batch.steps[lane->batch.next_step++]] = result;
+            return true;
+        }
+        return false;
+    case PGRES_PIPELINE_ABORTED:
+        lane->batch.next_step++;
+        return false;
+    default:
+        lane->batch.next_step++;
+        note_error(lane, result);
+        return false;
+    }
+}
+
+static void on_ready(void *context) {
+    struct lane *lane = context;
+    lane_turn(lane);
+}
+
+static void on_lost(void *context) {
+    struct lane *lane = context;
+    lane_requeue(lane);
+    PQclear(lane->held_work);
+    lane->held_work = NULL;
+    /* A claim may have been committed that we did not hear of. */
+    lane->owned_wanted = true;
+    lane->owned_after = 0;
+}
+
+bool lane_start(struct lane *lane, struct coordinator *coordinator, const char *label) {
+    static const struct db_session_handler HANDLER = {.ready = on_ready, .lost = on_lost, .result = on_result};
+    lane->coordinator = coordinator;
+    lane->limit = BATCH_LIMIT;
+    ev_init(&lane->pause, on_pause_over);
+    lane->pause.data = lane;
+    lane->session = db_session_new(coordinator->loop, coordinator->settings.conninfo, coordinator->application_name,
+                                   label, &HANDLER, lane);
+    return lane->session != NULL;
+}
+
+void lane_free(struct lane *lane) {
+    if (lane->coordinator == NULL) {
+        return;
+    }
+    ev_timer_stop(lane->coordinator->loop, &lane->pause);
+    db_session_free(lane->session);
+    lane_clear_batch(lane);
+    PQclear(lane->held_work);
+    worker_scratch_free(&lane->scratch);
+    free(lane->records.items);
+    free(lane->parked.items);
+    free(lane->batch.records.items);
+    free(lane->batch.reserves);
+    free(lane->batch.loads);
+    free(lane->batch.escalates);
+    free(lane->batch.settles);
+}

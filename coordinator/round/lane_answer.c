@@ -1,0 +1,279 @@
+/* Applies the answers of a lane's batch to the rounds in memory. */
+#include <string.h>
+
+#include "base/log.h"
+#include "round/coordinator.h"
+#include "round/lane.h"
+
+/* A round whose row someone else holds is asked about again after this long. */
+static const double LOCKED_PAUSE_S = 0.02;
+
+static void bad_shape(const char *call) {
+    log_event(LOG_ERROR, "unexpected_rows",
+              "call=%s hint=\"the database's functions are of another version: run quorate migrate\"", call);
+}
+
+static bool is_locked(const PGresult *result, int64_t round_no) {
+    struct round_row row;
+    for (int i = 0; i < PQntuples(result); i++) {
+        if (worker_recorded(result, i, &row) && row.round_no == round_no) {
+            return row.state == ROUND_LOCKED;
+        }
+    }
+    return false;
+}
+
+static bool any_locked(const PGresult *result) {
+    struct round_row row;
+    for (int i = 0; i < PQntuples(result); i++) {
+        if (worker_recorded(result, i, &row) && row.state == ROUND_LOCKED) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void count_end(struct coordinator *c, const struct round_row *row) {
+    if (row->ended_after_us >= 0) {
+        metrics_closed(&c->metrics, row->state, (double)row->ended_after_us / 1e6);
+    }
+}
+
+static void answer_record(struct lane *lane, const PGresult *result) {
+    struct coordinator *c = lane->coordinator;
+    bool some_locked = any_locked(result);
+    for (size_t i = 0; i < lane->batch.records.count; i++) {
+        const struct attempt_record *record = &lane->batch.records.items[i];
+        struct round *round = round_find(c, record->key.round_no);
+        if (some_locked && is_locked(result, record->key.round_no)) {
+            records_add(&lane->parked, record);
+        } else if (round != NULL) {
+            round->unrecorded--;
+        }
+    }
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct round_row row;
+        if (!worker_recorded(result, i, &row)) {
+            bad_shape("record");
+            return;
+        }
+        count_end(c, &row);
+        struct round *round = round_find(c, row.round_no);
+        if (round != NULL) {
+            round_learn(round, row.state, row.settled);
+        }
+    }
+}
+
+static void denied(struct lane *lane, struct track *track) {
+    /* The row may be there without an outcome: a predecessor's, or our own from a batch that was lost. */
+    if (track->resend || track->uncertain) {
+        struct attempt_record record = {
+            .key = track_key(track), .outcome = track->resend ? OUTCOME_IN_DOUBT : OUTCOME_UNSENT, .retry_us = -1};
+        lane_record(lane, &record);
+    }
+    track_event(track, TRACK_DENIED);
+}
+
+static void answer_reserve(struct lane *lane, const PGresult *result) {
+    struct coordinator *c = lane->coordinator;
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct reserve_row row;
+        if (!worker_reserved(result, i, &row)) {
+            bad_shape("reserve");
+            return;
+        }
+        coordinator_heard_clock(c, row.now_us);
+        struct track *track = round_track(c, &row.key);
+        if (track == NULL || track->state != TRACK_RESERVING || track->attempt != row.key.attempt) {
+            continue;
+        }
+        struct round *round = track->delivery->round;
+        if (row.granted) {
+            track->resend = track->uncertain = false;
+            track_event(track, TRACK_GRANTED);
+        } else if (row.state == ROUND_LOCKED) {
+            track_ask_later(track);
+        } else if (row.state == ROUND_FENCED || row.state == ROUND_GONE) {
+            round_learn(round, row.state, false);
+        } else {
+            denied(lane, track);
+            round_learn(round, row.state, false);
+        }
+    }
+}
+
+static void answer_escalate(struct lane *lane, const PGresult *result) {
+    struct coordinator *c = lane->coordinator;
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct round_row row;
+        if (!worker_escalated(result, i, &row)) {
+            bad_shape("escalate");
+            return;
+        }
+        struct round *round = round_find(c, row.round_no);
+        if (round == NULL) {
+            continue;
+        }
+        round->ask_escalate = false;
+        if (row.escalated) {
+            c->metrics.escalations += row.first;
+            round_learn_escalated(round);
+        }
+        /* Not yet, or locked: the next look asks again, no more often than this. */
+        double left_s = round->deadline_at - ev_now(c->loop);
+        round_look_in(round, row.escalated || left_s < LOCKED_PAUSE_S ? left_s : LOCKED_PAUSE_S);
+        round_learn(round, row.state, false);
+    }
+}
+
+static void answer_settle(struct lane *lane, const PGresult *result) {
+    struct coordinator *c = lane->coordinator;
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct round_row row;
+        if (!worker_settled(result, i, &row)) {
+            bad_shape("settle");
+            return;
+        }
+        count_end(c, &row);
+        struct round *round = round_find(c, row.round_no);
+        if (round == NULL) {
+            continue;
+        }
+        round->ask_settle = false;
+        if (row.state == ROUND_LOCKED || row.state == ROUND_OPEN) {
+            round_look_in(round, LOCKED_PAUSE_S);
+        } else if (!row.settled && row.state == round->state && round->fruitless < 100) {
+            round->fruitless++; /* an attempt is unfinished that we do not hold, or a wait is not over: look again, ever
+                                   later */
+        }
+        if (round->fruitless == 5 && !row.settled) {
+            lane->owned_wanted = true;
+            lane->owned_after = round->round_no - 1;
+        }
+        round_learn(round, row.state, row.settled);
+    }
+}
+
+/* True when all node versions of the rows are known. */
+static bool nodes_known(struct lane *lane, const PGresult *result) {
+    struct work_row row;
+    for (int i = 0; i < PQntuples(result); i++) {
+        if (worker_work(result, i, &row) && row.node_id != 0 &&
+            node_find(&lane->coordinator->nodes, row.node_version) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void merge(struct lane *lane, const PGresult *result) {
+    struct coordinator *c = lane->coordinator;
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct work_row row;
+        if (!worker_work(result, i, &row)) {
+            bad_shape("claim");
+            return;
+        }
+        coordinator_heard_clock(c, row.now_us);
+        if (!round_merge(c, lane, &row)) {
+            log_event(LOG_ERROR, "round_not_taken", "round_no=%lld node=%d version=%d", (long long)row.round_no,
+                      row.node_id, row.node_version);
+        }
+    }
+}
+
+static size_t rounds_in(const PGresult *result, int64_t *last) {
+    size_t count = 0;
+    struct work_row row;
+    for (int i = 0; i < PQntuples(result); i++) {
+        if (worker_work(result, i, &row) && (count == 0 || row.round_no != *last)) {
+            count++;
+            *last = row.round_no;
+        }
+    }
+    return count;
+}
+
+static void answer_work(struct lane *lane, enum lane_step step) {
+    struct coordinator *c = lane->coordinator;
+    PGresult *result = lane->batch.results[step];
+    int64_t last = 0;
+    size_t count = rounds_in(result, &last);
+    if (step == LANE_CLAIM) {
+        c->metrics.claimed += count;
+        c->work = c->work || count >= (size_t)lane->batch.claim_max;
+    } else if (count == 0) {
+        lane->owned_wanted = false;
+    } else {
+        lane->owned_after = last;
+    }
+    if (nodes_known(lane, result)) {
+        merge(lane, result);
+    } else {
+        lane->held_work = result;
+        lane->batch.results[step] = NULL;
+    }
+}
+
+void lane_answer(struct lane *lane) {
+    PGresult **results = lane->batch.results;
+    if (results[LANE_RECORD] != NULL) {
+        answer_record(lane, results[LANE_RECORD]);
+    }
+    if (results[LANE_RESERVE] != NULL) {
+        answer_reserve(lane, results[LANE_RESERVE]);
+    }
+    if (results[LANE_ESCALATE] != NULL) {
+        answer_escalate(lane, results[LANE_ESCALATE]);
+    }
+    if (results[LANE_SETTLE] != NULL) {
+        answer_settle(lane, results[LANE_SETTLE]);
+    }
+    if (results[LANE_CLAIM] != NULL) {
+        answer_work(lane, LANE_CLAIM);
+    }
+    if (results[LANE_OWNED] != NULL) {
+        answer_work(lane, LANE_OWNED);
+    }
+}
+
+void lane_answer_loads(struct lane *lane) {
+    struct coordinator *c = lane->coordinator;
+    const PGresult *result = lane->batch.results[LANE_LOAD];
+    for (int i = 0; result != NULL && i < PQntuples(result); i++) {
+        struct envelope_row row;
+        if (!worker_envelope(result, i, &row)) {
+            bad_shape("envelopes");
+            return;
+        }
+        struct round *round = round_find(c, row.round_no);
+        struct delivery *delivery = round != NULL ? round_delivery(round, row.node_id) : NULL;
+        for (int r = 0; delivery != NULL && r < ROUTE_COUNT; r++) {
+            if (delivery->track[r].state == TRACK_LOADING && row.payload_size == (size_t)delivery->payload_bytes) {
+                track_loaded(&delivery->track[r], row.payload, row.payload_size);
+            }
+        }
+    }
+    /* What was asked for and did not come was erased, unless the read itself failed: then it is asked again. */
+    for (size_t i = 0; i < lane->batch.load_count; i++) {
+        struct track *track = round_track(c, &lane->batch.loads[i]);
+        if (track != NULL && track->state == TRACK_LOADING && track->attempt == lane->batch.loads[i].attempt &&
+            track->list == NULL) {
+            track_event(track, result != NULL ? TRACK_MISSING : TRACK_AGAIN);
+        }
+    }
+}
+
+void lane_answer_nodes(struct lane *lane) {
+    const PGresult *result = lane->batch.results[LANE_NODES];
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct node_version_row row;
+        if (!worker_node_version(result, i, &row) || !node_add(&lane->coordinator->nodes, &row)) {
+            bad_shape("node_versions");
+        }
+    }
+    merge(lane, lane->held_work);
+    PQclear(lane->held_work);
+    lane->held_work = NULL;
+}

@@ -1,0 +1,221 @@
+/* Builds the next batch of a lane from what has piled up, and takes one back whose fate is unknown. */
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "round/coordinator.h"
+#include "round/lane.h"
+
+static const size_t LOAD_BYTES_MAX =
+    8 * 1024 * 1024; /* of envelopes read in one batch, unless a single one is larger */
+enum { CLAIM_MAX = 128, OWNED_MAX = 500, SETTLE_MAX = 1000, BUSY_MAX = 512 };
+
+static void add_step(struct lane *lane, enum lane_step step) {
+    lane->batch.steps[lane->batch.step_count++] = step;
+}
+
+static bool add_records(struct lane *lane, size_t *room) {
+    size_t count = lane->records.count < *room ? lane->records.count : *room;
+    if (count == 0) {
+        return true;
+    }
+    for (size_t i = 0; i < count; i++) {
+        records_add(&lane->batch.records, &lane->records.items[i]);
+    }
+    lane->records.count -= count;
+    memmove(lane->records.items, lane->records.items + count, lane->records.count * sizeof *lane->records.items);
+    *room -= count;
+    add_step(lane, LANE_RECORD);
+    return worker_send_record(lane->session, &lane->scratch, lane->coordinator->instance, !lane->quiet,
+                              lane->batch.records.items, count);
+}
+
+static bool add_reserves(struct lane *lane, size_t *room) {
+    if (lane->reserves == NULL || *room == 0) {
+        return true;
+    }
+    lane->batch.reserves = lane_memory(lane->batch.reserves, *room * sizeof *lane->batch.reserves);
+    while (lane->reserves != NULL && *room > 0) {
+        struct track *track = lane->reserves;
+        lane_forget_track(track);
+        lane->batch.reserves[lane->batch.reserve_count++] = track_key(track);
+        --*room;
+    }
+    add_step(lane, LANE_RESERVE);
+    return worker_send_reserve(lane->session, &lane->scratch, lane->coordinator->instance, lane->batch.reserves,
+                               lane->batch.reserve_count);
+}
+
+static bool add_escalates(struct lane *lane, size_t *room) {
+    if (lane->escalates == NULL || *room == 0) {
+        return true;
+    }
+    lane->batch.escalates = lane_memory(lane->batch.escalates, *room * sizeof *lane->batch.escalates);
+    while (lane->escalates != NULL && *room > 0) {
+        struct round *round = lane->escalates;
+        DL_DELETE2(lane->escalates, round, prev_escalate, next_escalate);
+        round->prev_escalate = NULL;
+        lane->batch.escalates[lane->batch.escalate_count++] = round->round_no;
+        --*room;
+    }
+    add_step(lane, LANE_ESCALATE);
+    return worker_send_escalate(lane->session, &lane->scratch, lane->coordinator->instance, lane->batch.escalates,
+                                lane->batch.escalate_count);
+}
+
+static bool add_settles(struct lane *lane, size_t *room) {
+    if (lane->settles == NULL || *room == 0) {
+        return true;
+    }
+    size_t most = *room > 1 ? SETTLE_MAX : 1;
+    lane->batch.settles = lane_memory(lane->batch.settles, most * sizeof *lane->batch.settles);
+    while (lane->settles != NULL && lane->batch.settle_count < most) {
+        struct round *round = lane->settles;
+        DL_DELETE2(lane->settles, round, prev_settle, next_settle);
+        round->prev_settle = NULL;
+        lane->batch.settles[lane->batch.settle_count++] = round->round_no;
+    }
+    *room -= 1;
+    add_step(lane, LANE_SETTLE);
+    return worker_send_settle(lane->session, &lane->scratch, lane->coordinator->instance, !lane->quiet,
+                              lane->batch.settles, lane->batch.settle_count);
+}
+
+static bool add_claim(struct lane *lane, size_t room) {
+    struct coordinator *c = lane->coordinator;
+    if (lane->owned_wanted && room > 0) {
+        add_step(lane, LANE_OWNED);
+        return worker_send_owned(lane->session, c->instance, lane->owned_after, OWNED_MAX);
+    }
+    if (!c->work || c->claiming || c->draining || room == 0 || HASH_COUNT(c->rounds) >= c->settings.max_rounds) {
+        return true;
+    }
+    int32_t busy[BUSY_MAX];
+    size_t busy_count;
+    int32_t most = node_book_room(&c->nodes, ev_now(c->loop), CLAIM_MAX, busy, BUSY_MAX, &busy_count);
+    if (most == 0 || (unsigned)most < c->settings.slots_per_endpoint / 8) {
+        return true; /* not worth a claim: more slots are about to become free */
+    }
+    c->claiming = true;
+    c->work = false; /* whatever comes from now on is told anew */
+    lane->batch.claim_max = most;
+    add_step(lane, LANE_CLAIM);
+    return worker_send_claim(lane->session, &lane->scratch, c->instance, most, busy, busy_count);
+}
+
+/* The envelopes of attempts that are committed, and of those that this batch commits. */
+static bool add_loads(struct lane *lane) {
+    size_t bytes = 0, most = lane->batch.reserve_count;
+    struct track *track, *next;
+    DL_FOREACH(lane->loads, track) {
+        most++;
+    }
+    if (most == 0) {
+        return true;
+    }
+    lane->batch.loads = lane_memory(lane->batch.loads, most * sizeof *lane->batch.loads);
+    DL_FOREACH_SAFE(lane->loads, track, next) {
+        bytes += (size_t)track->delivery->payload_bytes;
+        if (lane->batch.load_count > 0 && bytes > LOAD_BYTES_MAX) {
+            break;
+        }
+        lane_forget_track(track);
+        lane->batch.loads[lane->batch.load_count++] = track_key(track);
+    }
+    for (size_t i = 0; i < lane->batch.reserve_count && bytes <= LOAD_BYTES_MAX; i++) {
+        struct track *reserved = round_track(lane->coordinator, &lane->batch.reserves[i]);
+        if (reserved != NULL) {
+            bytes += (size_t)reserved->delivery->payload_bytes;
+            if (lane->batch.load_count == 0 || bytes <= LOAD_BYTES_MAX) {
+                lane->batch.loads[lane->batch.load_count++] = lane->batch.reserves[i];
+            }
+        }
+    }
+    add_step(lane, LANE_LOAD);
+    return worker_send_envelopes(lane->session, &lane->scratch, lane->batch.loads, lane->batch.load_count) &&
+           db_session_sync(lane->session);
+}
+
+static bool add_nodes(struct lane *lane) {
+    int rows = PQntuples(lane->held_work);
+    int32_t *versions = lane_memory(NULL, (size_t)rows * sizeof *versions);
+    size_t count = 0;
+    for (int i = 0; i < rows; i++) {
+        struct work_row row;
+        if (!worker_work(lane->held_work, i, &row) || row.node_id == 0 ||
+            node_find(&lane->coordinator->nodes, row.node_version) != NULL) {
+            continue;
+        }
+        bool known = false;
+        for (size_t k = 0; k < count && !known; k++) {
+            known = versions[k] == row.node_version;
+        }
+        if (!known) {
+            versions[count++] = row.node_version;
+        }
+    }
+    add_step(lane, LANE_NODES);
+    bool sent =
+        worker_send_node_versions(lane->session, &lane->scratch, versions, count) && db_session_sync(lane->session);
+    free(versions);
+    return sent;
+}
+
+bool lane_build(struct lane *lane) {
+    size_t room = lane->limit;
+    lane->batch.under_way = true;
+    lane->batch.began = ev_now(lane->coordinator->loop);
+    if (lane->held_work != NULL) {
+        return add_nodes(lane);
+    }
+    if (!add_records(lane, &room) || !add_reserves(lane, &room) || !add_escalates(lane, &room) ||
+        !add_settles(lane, &room) || !add_claim(lane, room)) {
+        return false;
+    }
+    lane->batch.commits = lane->batch.step_count > 0;
+    if ((lane->batch.commits && !db_session_sync(lane->session)) || !add_loads(lane)) {
+        return false;
+    }
+    if (lane->batch.step_count == 0) {
+        lane_clear_batch(lane); /* nothing to do after all */
+    }
+    return true;
+}
+
+static void requeue_tracks(struct lane *lane, const struct attempt_key *keys, size_t count, enum track_state expected) {
+    for (size_t i = 0; i < count; i++) {
+        struct track *track = round_track(lane->coordinator, &keys[i]);
+        if (track != NULL && track->state == expected && track->attempt == keys[i].attempt) {
+            track->uncertain = true;
+            track_event(track, TRACK_AGAIN);
+        }
+    }
+}
+
+void lane_requeue(struct lane *lane) {
+    struct coordinator *c = lane->coordinator;
+    bool unanswered = lane->batch.commits && (!lane->batch.sync_seen || lane->batch.failed);
+    if (unanswered) {
+        for (size_t i = 0; i < lane->batch.records.count; i++) {
+            records_add(&lane->records, &lane->batch.records.items[i]);
+        }
+        requeue_tracks(lane, lane->batch.reserves, lane->batch.reserve_count, TRACK_RESERVING);
+        for (size_t i = 0; i < lane->batch.escalate_count; i++) {
+            struct round *round = round_find(c, lane->batch.escalates[i]);
+            if (round != NULL) {
+                round->ask_escalate = false;
+                lane_escalate(lane, round);
+            }
+        }
+        for (size_t i = 0; i < lane->batch.settle_count; i++) {
+            struct round *round = round_find(c, lane->batch.settles[i]);
+            if (round != NULL) {
+                round->ask_settle = false;
+                lane_settle(lane, round);
+            }
+        }
+        c->work = c->work || lane->batch.claim_max > 0;
+    }
+    requeue_tracks(lane, lane->batch.loads, lane->batch.load_count, TRACK_LOADING);
+    lane_clear_batch(lane);
+}

@@ -1,0 +1,129 @@
+/* Nodes as rounds remember them, and the bulkhead of each of their endpoints: a dark one never takes the slots of a
+ * healthy one. */
+#include "round/node.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "round/round.h"
+
+/* An endpoint is quick while its slots come back within this time. */
+static const double QUICK_S = 0.05;
+
+const struct node *node_find(struct node_book *book, int32_t version) {
+    struct node *node;
+    HASH_FIND(hh, book->nodes, &version, sizeof version, node);
+    return node;
+}
+
+static struct endpoint *endpoint_for(struct node_book *book, const char *url) {
+    struct endpoint *endpoint;
+    HASH_FIND_STR(book->endpoints, url, endpoint);
+    if (endpoint != NULL) {
+        return endpoint;
+    }
+    size_t size = strlen(url) + 1;
+    endpoint = calloc(1, sizeof *endpoint + size);
+    if (endpoint == NULL) {
+        return NULL;
+    }
+    memcpy(endpoint->url, url, size);
+    endpoint->slots = book->slots_per_endpoint;
+    HASH_ADD_STR(book->endpoints, url, endpoint);
+    return endpoint;
+}
+
+bool node_add(struct node_book *book, const struct node_version_row *row) {
+    if (node_find(book, row->version) != NULL) {
+        return true;
+    }
+    struct node *node = calloc(1, sizeof *node);
+    if (node == NULL) {
+        return false;
+    }
+    node->version = row->version;
+    node->node_id = row->node_id;
+    node->route[ROUTE_PRIMARY] = endpoint_for(book, row->url);
+    if (row->backup_url != NULL) {
+        node->route[ROUTE_BACKUP] = endpoint_for(book, row->backup_url);
+    }
+    if (node->route[ROUTE_PRIMARY] == NULL || (row->backup_url != NULL && node->route[ROUTE_BACKUP] == NULL) ||
+        !public_key_parse(row->receipt_key, &node->receipt_key, NULL)) {
+        free(node);
+        return false;
+    }
+    HASH_ADD(hh, book->nodes, version, sizeof node->version, node);
+    return true;
+}
+
+void node_book_free(struct node_book *book) {
+    struct node *node, *next_node;
+    HASH_ITER(hh, book->nodes, node, next_node) {
+        HASH_DEL(book->nodes, node);
+        free(node);
+    }
+    struct endpoint *endpoint, *next_endpoint;
+    HASH_ITER(hh, book->endpoints, endpoint, next_endpoint) {
+        HASH_DEL(book->endpoints, endpoint);
+        free(endpoint);
+    }
+}
+
+void endpoint_join(struct node_book *book, struct endpoint *endpoint, struct track *track) {
+    if (!book->closed && endpoint->queue == NULL && endpoint->in_flight < endpoint->slots) {
+        endpoint->in_flight++;
+        track_event(track, TRACK_SLOT);
+        return;
+    }
+    DL_APPEND(endpoint->queue, track);
+}
+
+void endpoint_leave(struct endpoint *endpoint, struct track *track) {
+    DL_DELETE(endpoint->queue, track);
+}
+
+void endpoint_take(struct endpoint *endpoint) {
+    endpoint->in_flight++;
+}
+
+void endpoint_give_back(struct node_book *book, struct endpoint *endpoint) {
+    endpoint->in_flight--;
+    while (!book->closed && endpoint->queue != NULL && endpoint->in_flight < endpoint->slots) {
+        struct track *track = endpoint->queue;
+        DL_DELETE(endpoint->queue, track);
+        endpoint->in_flight++;
+        track_event(track, TRACK_SLOT);
+    }
+}
+
+void endpoint_note(struct endpoint *endpoint, double held_s, double now) {
+    endpoint->hold_s += (held_s - endpoint->hold_s) / 16;
+    endpoint->returned_at = now;
+}
+
+static unsigned free_slots(const struct endpoint *endpoint) {
+    return endpoint->in_flight < endpoint->slots ? endpoint->slots - endpoint->in_flight : 0;
+}
+
+static bool is_quick(const struct endpoint *endpoint, double now) {
+    return endpoint->in_flight == 0 || (endpoint->hold_s < QUICK_S && now - endpoint->returned_at < QUICK_S);
+}
+
+int32_t node_book_room(const struct node_book *book, double now, int32_t most, int32_t *busy, size_t busy_size,
+                       size_t *busy_count) {
+    unsigned room = (unsigned)most < book->slots_per_endpoint ? (unsigned)most : book->slots_per_endpoint;
+    for (const struct endpoint *endpoint = book->endpoints; endpoint != NULL; endpoint = endpoint->hh.next) {
+        if (is_quick(endpoint, now) && free_slots(endpoint) < room) {
+            room = free_slots(endpoint);
+        }
+    }
+    *busy_count = 0;
+    for (const struct node *node = book->nodes; node != NULL && *busy_count < busy_size; node = node->hh.next) {
+        const struct endpoint *primary = node->route[ROUTE_PRIMARY];
+        if (free_slots(primary) < room || primary->queue != NULL) {
+            busy[(*busy_count)++] = node->version;
+        }
+    }
+    return (int32_t)room;
+}

@@ -1,0 +1,66 @@
+/* Nodes as rounds remember them, and the bulkhead of each of their endpoints: a dark one never takes the slots of a
+ * healthy one. */
+#ifndef QUORATE_ROUND_NODE_H
+#define QUORATE_ROUND_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "base/check.h"
+#include "db/worker.h"
+#include "wire/key.h"
+
+struct track;
+
+/* One URL, shared by all node versions that have it. */
+struct endpoint {
+    UT_hash_handle hh;
+    unsigned in_flight; /* slots given away */
+    unsigned slots;     /* how many there are */
+    double hold_s;      /* how long a slot is held, smoothed */
+    double returned_at; /* when the last slot came back, by the loop's clock */
+    struct track *queue;
+    char url[];
+};
+
+/* An immutable node version. */
+struct node {
+    UT_hash_handle hh;
+    int32_t version;
+    int node_id;
+    struct public_key receipt_key;
+    struct endpoint *route[ROUTE_COUNT]; /* backup: may be NULL */
+};
+
+/* Start from a struct of zeros. Nothing in it is freed before node_book_free. */
+struct node_book {
+    struct node *nodes;
+    struct endpoint *endpoints;
+    unsigned slots_per_endpoint;
+    bool closed; /* draining: no slot is given any more */
+};
+
+const struct node *node_find(struct node_book *book, int32_t version);
+/* False: out of memory, or a key that does not parse (which the database does not let in). */
+bool node_add(struct node_book *book, const struct node_version_row *row) MUST_CHECK;
+void node_book_free(struct node_book *book);
+
+/* Takes a slot if one is free and nobody waits, else joins the queue; the track then gets TRACK_SLOT in its turn. */
+void endpoint_join(struct node_book *book, struct endpoint *endpoint, struct track *track);
+void endpoint_leave(struct endpoint *endpoint, struct track *track);
+/* Takes a slot beyond the limit if need be: for an attempt that is committed already. */
+void endpoint_take(struct endpoint *endpoint);
+/* Gives a slot back, and away again to who has waited longest. */
+void endpoint_give_back(struct node_book *book, struct endpoint *endpoint);
+/* Notes that a request held its slot for `held_s` seconds, up to now. */
+void endpoint_note(struct endpoint *endpoint, double held_s, double now);
+
+/* How many rounds may be claimed such that a first attempt to each node has a slot: between 0 and `most`. Only
+ * endpoints that are quick to give slots back hold a claim up. `busy` (room for `busy_size`) receives the node versions
+ * whose primary endpoint is slow or dark and has too few slots: their deliveries wait in its queue. */
+int32_t node_book_room(const struct node_book *book, double now, int32_t most, int32_t *busy, size_t busy_size,
+                       size_t *busy_count);
+
+#endif

@@ -1,0 +1,289 @@
+/* What a coordinator holds in memory of the rounds it owns: found, merged with the database's rows, looked at, and
+ * dropped. */
+#include "round/round.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "round/coordinator.h"
+
+/* A round that should be settled and is not is looked at again after this long. */
+static const double LOOK_AGAIN_S = 0.1;
+
+struct round *round_find(struct coordinator *coordinator, int64_t round_no) {
+    struct round *round;
+    HASH_FIND(hh, coordinator->rounds, &round_no, sizeof round_no, round);
+    return round;
+}
+
+struct delivery *round_delivery(struct round *round, int16_t node_id) {
+    struct delivery *delivery = round->deliveries;
+    while (delivery != NULL && delivery->node_id != node_id) {
+        delivery = delivery->next;
+    }
+    return delivery;
+}
+
+struct track *round_track(struct coordinator *coordinator, const struct attempt_key *key) {
+    struct round *round = round_find(coordinator, key->round_no);
+    struct delivery *delivery = round != NULL ? round_delivery(round, key->node_id) : NULL;
+    return delivery != NULL ? &delivery->track[key->route] : NULL;
+}
+
+/* True while some unacked node could be helped by an escalation. */
+static bool has_backup(const struct round *round) {
+    for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
+        if (!d->acked && d->node->route[ROUTE_BACKUP] != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void arm(struct round *round) {
+    ev_tstamp at = round->deadline_at + 0.0005;
+    if (!round->escalated && round->state == ROUND_OPEN && round->escalate_at < at && has_backup(round)) {
+        at = round->escalate_at;
+    }
+    round_look_in(round, at - ev_now(round->coordinator->loop));
+}
+
+void round_look_in(struct round *round, double seconds) {
+    struct ev_loop *loop = round->coordinator->loop;
+    ev_timer_stop(loop, &round->timer);
+    ev_timer_set(&round->timer, seconds > 0 ? seconds : 0., 0.);
+    ev_timer_start(loop, &round->timer);
+}
+
+/* No attempt starts any more. */
+static void end_attempts(struct round *round) {
+    round->over = true;
+    for (struct delivery *d = round->deliveries; d != NULL; d = d->next) {
+        track_event(&d->track[ROUTE_PRIMARY], TRACK_STOPPED);
+        track_event(&d->track[ROUTE_BACKUP], TRACK_STOPPED);
+    }
+}
+
+static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)events;
+    struct round *round = watcher->data;
+    ev_tstamp now = ev_now(loop);
+    if (!round->over && now >= round->deadline_at) {
+        end_attempts(round);
+    }
+    if (round->over && round->state == ROUND_OPEN) {
+        lane_settle(round->lane, round); /* stalls it, whatever is still under way */
+    } else if (round->over || round->state != ROUND_OPEN) {
+        round_check_done(round);
+    } else if (!round->escalated && now >= round->escalate_at && has_backup(round)) {
+        lane_escalate(round->lane, round);
+    }
+    if (!round->over && !round->ask_escalate) {
+        arm(round);
+    }
+}
+
+static struct round *round_new(struct coordinator *coordinator, struct lane *lane, const struct work_row *row) {
+    size_t id_size = strlen(row->round_id) + 1;
+    struct round *round = calloc(1, sizeof *round + id_size);
+    if (round == NULL) {
+        return NULL;
+    }
+    ev_tstamp now = ev_now(coordinator->loop);
+    round->round_no = row->round_no;
+    round->nonce = row->nonce;
+    round->coordinator = coordinator;
+    round->lane = lane;
+    round->escalate_at = now + (double)row->escalate_us / 1e6;
+    round->deadline_at = now + (double)row->deadline_us / 1e6;
+    round->timeout_us = row->timeout_us;
+    round->base_us = row->base_us;
+    round->max_us = row->max_us;
+    round->retry_budget = row->retry_budget;
+    round->stop = row->stop;
+    round->escalated = row->escalated;
+    round->state = row->state;
+    round->over = row->deadline_us <= 0 || !(row->state == ROUND_OPEN || (row->state == ROUND_COMPLETE && !row->stop));
+    memcpy(round->round_id, row->round_id, id_size);
+    ev_init(&round->timer, look);
+    round->timer.data = round;
+    HASH_ADD(hh, coordinator->rounds, round_no, sizeof round->round_no, round);
+    return round;
+}
+
+/* Says of an attempt without an outcome, that will not be sent any more, what is known of it. */
+static void close_attempt(struct track *track, bool mine) {
+    struct attempt_record record = {
+        .key = track_key(track), .outcome = mine ? OUTCOME_UNSENT : OUTCOME_IN_DOUBT, .retry_us = -1};
+    lane_record(track->delivery->round->lane, &record);
+}
+
+/* Begins a route where its history in the database left it. */
+static void begin_track(struct track *track, const struct route_row *history) {
+    struct delivery *delivery = track->delivery;
+    struct round *round = delivery->round;
+    struct endpoint *endpoint = delivery->node->route[track->route];
+    track->state = TRACK_CLOSED;
+    track->attempt = history->open != 0 ? history->open : (int16_t)(history->used + 1);
+    if (history->open != 0 && (delivery->acked || round->over)) {
+        close_attempt(track, history->mine);
+        track->state = TRACK_ENDED;
+    } else if (endpoint == NULL || delivery->acked || round->over || history->refused ||
+               (history->open == 0 && history->used >= round->retry_budget)) {
+        track->state = TRACK_ENDED;
+    } else if (history->open != 0 && history->mine) {
+        track->state = TRACK_LOADING; /* reserved by the claim, or by a batch whose answer was lost: not sent yet */
+        endpoint_take(endpoint);
+        lane_load(round->lane, track);
+    } else if (track->route == ROUTE_PRIMARY || round->escalated) {
+        track->resend = history->open != 0;
+        track->wait_us = track->resend ? 0 : history->wait_us;
+        track_event(track, TRACK_OPENED);
+    }
+}
+
+static bool add_delivery(struct round *round, const struct work_row *row) {
+    struct delivery *delivery = calloc(1, sizeof *delivery);
+    if (delivery == NULL) {
+        return false;
+    }
+    delivery->round = round;
+    delivery->node = node_find(&round->coordinator->nodes, row->node_version);
+    if (delivery->node == NULL) {
+        free(delivery);
+        return false;
+    }
+    delivery->node_id = row->node_id;
+    delivery->payload_bytes = row->payload_bytes;
+    delivery->acked = row->acked;
+    memcpy(delivery->payload_sha256, row->payload_sha256, SHA256_BYTES);
+    delivery->next = round->deliveries;
+    round->deliveries = delivery;
+    for (int r = 0; r < ROUTE_COUNT; r++) {
+        struct track *track = &delivery->track[r];
+        track->delivery = delivery;
+        track->route = (enum route)r;
+        begin_track(track, &row->route[r]);
+    }
+    return true;
+}
+
+bool round_merge(struct coordinator *coordinator, struct lane *lane, const struct work_row *row) {
+    struct round *round = round_find(coordinator, row->round_no);
+    if (round == NULL) {
+        round = round_new(coordinator, lane, row);
+        if (round == NULL) {
+            return false;
+        }
+    }
+    if (row->escalated) {
+        round_learn_escalated(round);
+    }
+    if (row->node_id != 0 && round_delivery(round, row->node_id) == NULL && !add_delivery(round, row)) {
+        return false;
+    }
+    if (round->over || round->state != ROUND_OPEN) {
+        round_look_in(round, 0.); /* after all of its rows have been merged */
+    } else if (!round->ask_escalate) {
+        arm(round);
+    }
+    return true;
+}
+
+static bool track_done(const struct track *track, const struct round *round) {
+    return track->state == TRACK_ENDED || (track->state == TRACK_CLOSED && (round->over || round->state != ROUND_OPEN));
+}
+
+void round_check_done(struct round *round) {
+    if (round->unrecorded > 0 || (round->state == ROUND_OPEN && !round->over)) {
+        return;
+    }
+    for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
+        if (!track_done(&d->track[ROUTE_PRIMARY], round) || !track_done(&d->track[ROUTE_BACKUP], round)) {
+            return;
+        }
+    }
+    lane_settle(round->lane, round);
+    if (round->fruitless > 0) {
+        round_look_in(round, LOOK_AGAIN_S * round->fruitless);
+    }
+}
+
+void round_learn(struct round *round, enum round_state state, bool settled) {
+    if (state == ROUND_LOCKED) {
+        return;
+    }
+    if (settled || state == ROUND_FENCED || state == ROUND_GONE) {
+        round_drop(round);
+        return;
+    }
+    if (state == ROUND_CANCELLED && round->state == ROUND_OPEN) {
+        metrics_closed(&round->coordinator->metrics, state,
+                       -1.); /* by a client; each round has one owner to count it */
+    }
+    round->state = state;
+    bool going_on = state == ROUND_OPEN || (state == ROUND_COMPLETE && !round->stop);
+    if (!going_on && !round->over) {
+        end_attempts(round);
+    }
+    round_check_done(round);
+}
+
+void round_learn_escalated(struct round *round) {
+    if (round->escalated) {
+        return;
+    }
+    round->escalated = true;
+    for (struct delivery *d = round->deliveries; d != NULL; d = d->next) {
+        if (d->node->route[ROUTE_BACKUP] != NULL && !d->acked && !round->over) {
+            track_event(&d->track[ROUTE_BACKUP], TRACK_OPENED);
+        }
+    }
+}
+
+void round_ended_elsewhere(struct round *round) {
+    if (!round->over) {
+        end_attempts(round);
+    }
+    if (round->state == ROUND_OPEN) {
+        lane_settle(round->lane, round); /* its answer tells how it ended */
+    }
+}
+
+/* Takes a track out of everything that points at it; its slot, if it has one, is given back by the caller. */
+static bool detach(struct track *track, struct endpoint *endpoint) {
+    struct round *round = track->delivery->round;
+    ev_timer_stop(round->coordinator->loop, &track->timer);
+    if (track->state == TRACK_QUEUED) {
+        endpoint_leave(endpoint, track);
+    }
+    lane_forget_track(track);
+    bool has_slot = track->state == TRACK_RESERVING || track->state == TRACK_LOADING;
+    track->state = TRACK_ENDED;
+    return has_slot;
+}
+
+void round_drop(struct round *round) {
+    struct coordinator *coordinator = round->coordinator;
+    unsigned slots = 0;
+    ev_timer_stop(coordinator->loop, &round->timer);
+    lane_forget_round(round->lane, round);
+    HASH_DEL(coordinator->rounds, round);
+    for (struct delivery *d = round->deliveries, *next; d != NULL; d = next) {
+        next = d->next;
+        for (int r = 0; r < ROUTE_COUNT; r++) {
+            struct endpoint *endpoint = d->node->route[r];
+            /* No queue holds a track of this delivery while its slot goes to the next one. */
+            if (endpoint != NULL && detach(&d->track[r], endpoint)) {
+                slots++;
+                endpoint_give_back(&coordinator->nodes, endpoint);
+            }
+        }
+        free(d);
+    }
+    if (slots > 0) {
+        log_event(LOG_DEBUG, "round_dropped", "round_no=%lld slots=%u", (long long)round->round_no, slots);
+    }
+    free(round);
+}

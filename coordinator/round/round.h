@@ -1,0 +1,96 @@
+/* What a coordinator holds in memory of the rounds it owns; all of it can be read again from the database. */
+#ifndef QUORATE_ROUND_ROUND_H
+#define QUORATE_ROUND_ROUND_H
+
+#include <ev.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <uthash.h>
+
+#include "base/check.h"
+#include "db/worker.h"
+#include "round/track.h"
+
+struct coordinator;
+struct lane;
+struct node;
+
+/* One route of one delivery. */
+struct track {
+    struct delivery *delivery;
+    struct track *prev, *next; /* in its endpoint's queue, or in its lane's list of what to ask */
+    ev_timer timer;
+    enum track_state state;
+    enum route route;
+    int16_t attempt;     /* the number of the current attempt, or of the next one */
+    bool resend;         /* that attempt was reserved by a predecessor, who may have sent it */
+    bool uncertain;      /* a batch that asked for it was lost: its row may exist */
+    struct track **list; /* the lane's list that it stands in, or NULL */
+    int64_t wait_us;     /* what TRACK_WAIT waits */
+};
+
+struct delivery {
+    struct round *round;
+    struct delivery *next;
+    const struct node *node; /* as it was when the round was opened */
+    int32_t payload_bytes;
+    int16_t node_id;
+    bool acked; /* a receipt has verified here or is stored already */
+    unsigned char payload_sha256[SHA256_BYTES];
+    struct track track[ROUTE_COUNT];
+};
+
+struct round {
+    UT_hash_handle hh;
+    int64_t round_no;
+    int64_t nonce;
+    struct coordinator *coordinator;
+    struct lane *lane; /* all its batches go through this one, in order */
+    struct delivery *deliveries;
+    struct round *prev_escalate, *next_escalate, *prev_settle, *next_settle; /* in its lane's lists */
+    ev_timer timer; /* the next look at it: escalation, deadline, or asking again */
+    ev_tstamp escalate_at, deadline_at;
+    int64_t timeout_us, base_us, max_us;
+    unsigned unrecorded; /* outcomes given to the lane and not committed yet */
+    int16_t retry_budget;
+    uint8_t fruitless; /* settles that were asked for and settled nothing */
+    enum round_state state;
+    bool stop; /* policy: stop after the quorum */
+    bool over; /* no attempt may start any more */
+    bool escalated;
+    bool ask_escalate, ask_settle; /* stands in that list, or is in the batch under way */
+    char round_id[];
+};
+
+struct round *round_find(struct coordinator *coordinator, int64_t round_no);
+struct delivery *round_delivery(struct round *round, int16_t node_id);
+struct track *round_track(struct coordinator *coordinator, const struct attempt_key *key); /* NULL when not held */
+
+/* Takes a row of claim or owned: a new round, a new delivery of a known one, or nothing new. False: out of memory. */
+bool round_merge(struct coordinator *coordinator, struct lane *lane, const struct work_row *row) MUST_CHECK;
+
+/* Learns the state that the database reported, and whether it is settled; may free the round. */
+void round_learn(struct round *round, enum round_state state, bool settled);
+void round_learn_escalated(struct round *round);
+/* The round stalled or was cancelled by someone else: stops its attempts and asks for its settling. */
+void round_ended_elsewhere(struct round *round);
+
+/* Asks for the settling of a round that has nothing left to make, await or record. */
+void round_check_done(struct round *round);
+
+/* Looks again in a while. */
+void round_look_in(struct round *round, double seconds);
+
+/* Forgets a round: its slots are given back, its requests under way go on without it. */
+void round_drop(struct round *round);
+
+/* The key of a track's current attempt. */
+struct attempt_key track_key(const struct track *track);
+
+/* Takes a track through one event and does what the state table says. `payload` and `size` for TRACK_LOADED only. */
+void track_event(struct track *track, enum track_event event);
+void track_loaded(struct track *track, const unsigned char *payload, size_t size);
+/* Asks for the reservation again after a while (its round's row was locked). */
+void track_ask_later(struct track *track);
+
+#endif

@@ -1,0 +1,110 @@
+/* Takes tracks through the state table and carries out its actions. */
+#include <sodium.h>
+
+#include "base/log.h"
+#include "round/coordinator.h"
+#include "round/courier.h"
+
+/* How long a reservation waits for a round whose row someone else holds. */
+static const double LOCKED_PAUSE_S = 0.02;
+
+struct attempt_key track_key(const struct track *track) {
+    return (struct attempt_key){.round_no = track->delivery->round->round_no,
+                                .node_id = track->delivery->node_id,
+                                .attempt = track->attempt,
+                                .route = track->route};
+}
+
+static struct endpoint *track_endpoint(const struct track *track) {
+    return track->delivery->node->route[track->route];
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct track *track = watcher->data;
+    if (track->state == TRACK_RESERVING) {
+        lane_reserve(track->delivery->round->lane, track);
+    } else {
+        track_event(track, TRACK_DUE);
+    }
+}
+
+static void timer_start(struct track *track, double after_s) {
+    struct ev_loop *loop = track->delivery->round->coordinator->loop;
+    ev_timer_stop(loop, &track->timer);
+    ev_timer_init(&track->timer, on_timer, after_s, 0.);
+    track->timer.data = track;
+    ev_timer_start(loop, &track->timer);
+}
+
+static void begin_wait(struct track *track) {
+    if (track->wait_us > 0) {
+        timer_start(track, (double)track->wait_us / 1e6);
+    } else {
+        track_event(track, TRACK_DUE);
+    }
+}
+
+static void record_unsent(struct track *track) {
+    struct round *round = track->delivery->round;
+    struct attempt_record record = {.key = track_key(track), .outcome = OUTCOME_UNSENT, .retry_us = -1};
+    lane_forget_track(track);
+    lane_record(round->lane, &record);
+    endpoint_give_back(&round->coordinator->nodes, track_endpoint(track));
+}
+
+void track_event(struct track *track, enum track_event event) {
+    struct round *round = track->delivery->round;
+    struct coordinator *coordinator = round->coordinator;
+    enum track_state before = track->state;
+    const struct track_edge *edge = track_edge(before, event);
+    track->state = edge->next;
+    switch (edge->action) {
+    case TRACK_NOTHING:
+    case TRACK_SEND: /* track_loaded() has the envelope */
+        break;
+    case TRACK_WAIT:
+        begin_wait(track);
+        return;
+    case TRACK_QUEUE:
+        endpoint_join(&coordinator->nodes, track_endpoint(track), track);
+        return;
+    case TRACK_RESERVE:
+        lane_reserve(round->lane, track);
+        return;
+    case TRACK_LOAD:
+        lane_load(round->lane, track);
+        return;
+    case TRACK_GIVE_BACK:
+        lane_forget_track(track);
+        endpoint_give_back(&coordinator->nodes, track_endpoint(track));
+        break;
+    case TRACK_CANCEL:
+        ev_timer_stop(coordinator->loop, &track->timer);
+        if (before == TRACK_QUEUED) {
+            endpoint_leave(track_endpoint(track), track);
+        }
+        break;
+    case TRACK_UNSENT:
+        record_unsent(track);
+        break;
+    case TRACK_IMPOSSIBLE:
+        log_event(LOG_ERROR, "impossible", "round_no=%lld node=%d route=%s state=%s on=%s", (long long)round->round_no,
+                  track->delivery->node_id, route_name(track->route), track_state_name(before),
+                  track_event_name(event));
+        break;
+    }
+}
+
+void track_loaded(struct track *track, const unsigned char *payload, size_t size) {
+    lane_forget_track(track);
+    bool send = track_edge(track->state, TRACK_LOADED)->action == TRACK_SEND;
+    track_event(track, TRACK_LOADED);
+    if (send) {
+        courier_send(track, payload, size);
+    }
+}
+
+void track_ask_later(struct track *track) {
+    timer_start(track, LOCKED_PAUSE_S);
+}

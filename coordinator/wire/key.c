@@ -1,0 +1,187 @@
+/* Reads, writes and draws Ed25519 keys in the form of Standard Webhooks. */
+#include "wire/key.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { PREFIX_SIZE = 5, BASE64 = sodium_base64_VARIANT_ORIGINAL };
+
+struct secret_key {
+    unsigned char bytes[crypto_sign_SECRETKEYBYTES];
+};
+
+static_assert(PUBLIC_KEY_BYTES == crypto_sign_PUBLICKEYBYTES, "an Ed25519 public key");
+static_assert(PUBLIC_KEY_TEXT + 1 == PREFIX_SIZE + sodium_base64_ENCODED_LEN(PUBLIC_KEY_BYTES, BASE64), "its text");
+static_assert(SECRET_KEY_TEXT + 1 == PREFIX_SIZE + sodium_base64_ENCODED_LEN(sizeof(struct secret_key), BASE64),
+              "a secret key's text");
+
+bool wire_start(struct error *err) {
+    if (sodium_init() < 0)
+        return error_set(err, EXIT_UNEXPECTED, "libsodium could not be started: no source of random numbers");
+    return true;
+}
+
+/* Decodes canonical padded base64 of exactly `size` bytes; `encoded` is room for the check, of size * 4 / 3 + 4. */
+static bool decode_exactly(const char *text, unsigned char *bytes, size_t size, char *encoded, size_t encoded_size) {
+    size_t decoded = 0;
+    if (sodium_base642bin(bytes, size, text, strlen(text), NULL, &decoded, NULL, BASE64) != 0 || decoded != size)
+        return false;
+    sodium_bin2base64(encoded, encoded_size, bytes, size, BASE64);
+    return strcmp(encoded, text) == 0;
+}
+
+bool public_key_parse(const char *text, struct public_key *key, struct error *err) {
+    static const char form[] = "a public key is written whpk_ and 44 characters of base64";
+    /* A secret key pasted here by mistake must not be shown. */
+    if (strncmp(text, "whsk_", PREFIX_SIZE) == 0)
+        return error_set(err, EXIT_USAGE, "this is a secret key (whsk_), where a public key belongs: %s", form);
+    if (strncmp(text, "whpk_", PREFIX_SIZE) != 0)
+        return error_set(err, EXIT_USAGE, "the public key does not begin with whpk_: %s", form);
+    if (strlen(text) != PUBLIC_KEY_TEXT)
+        return error_set(err, EXIT_USAGE, "the public key has %zu characters instead of %d: %s", strlen(text),
+                         PUBLIC_KEY_TEXT, form);
+    struct public_key parsed;
+    char encoded[PUBLIC_KEY_TEXT + 1];
+    if (!decode_exactly(text + PREFIX_SIZE, parsed.bytes, sizeof parsed.bytes, encoded, sizeof encoded))
+        return error_set(err, EXIT_USAGE, "the public key \"%s\" is not canonical base64: %s", text, form);
+    if (!crypto_core_ed25519_is_valid_point(parsed.bytes))
+        return error_set(err, EXIT_USAGE, "the public key \"%s\" is no Ed25519 point of full order", text);
+    *key = parsed;
+    return true;
+}
+
+void public_key_format(const struct public_key *key, char out[PUBLIC_KEY_TEXT + 1]) {
+    memcpy(out, "whpk_", PREFIX_SIZE);
+    sodium_bin2base64(out + PREFIX_SIZE, PUBLIC_KEY_TEXT + 1 - PREFIX_SIZE, key->bytes, sizeof key->bytes, BASE64);
+}
+
+/* True if the public half is the one of the seed. */
+static bool halves_match(const struct secret_key *key) {
+    unsigned char public_half[crypto_sign_PUBLICKEYBYTES];
+    struct secret_key *derived = sodium_malloc(sizeof *derived);
+    bool match = derived != NULL && crypto_sign_seed_keypair(public_half, derived->bytes, key->bytes) == 0 &&
+                 sodium_memcmp(derived->bytes, key->bytes, sizeof key->bytes) == 0;
+    sodium_free(derived);
+    return match;
+}
+
+struct secret_key *secret_key_parse(const char *text, struct error *err) {
+    static const char form[] = "a secret key is written whsk_ and 88 characters of base64";
+    if (strncmp(text, "whsk_", PREFIX_SIZE) != 0) {
+        (void)error_set(err, EXIT_USAGE, "the secret key does not begin with whsk_: %s", form);
+        return NULL;
+    }
+    if (strlen(text) != SECRET_KEY_TEXT) {
+        (void)error_set(err, EXIT_USAGE, "the secret key has %zu characters instead of %d: %s", strlen(text),
+                        SECRET_KEY_TEXT, form);
+        return NULL;
+    }
+    struct secret_key *key = sodium_malloc(sizeof *key);
+    char *encoded = sodium_malloc(SECRET_KEY_TEXT + 1);
+    bool good = false;
+    if (key == NULL || encoded == NULL)
+        (void)error_set(err, EXIT_UNEXPECTED,
+                        "no protected memory for the secret key: raise the limit of locked memory");
+    else if (!decode_exactly(text + PREFIX_SIZE, key->bytes, sizeof key->bytes, encoded, SECRET_KEY_TEXT + 1))
+        (void)error_set(err, EXIT_USAGE, "the secret key is not canonical base64: %s", form);
+    else if (!halves_match(key))
+        (void)error_set(err, EXIT_USAGE, "the secret key's public half does not belong to its seed: is it damaged?");
+    else
+        good = sodium_mprotect_readonly(key) == 0 ||
+               error_set(err, EXIT_UNEXPECTED, "the secret key's memory could not be protected: %s", strerror(errno));
+    sodium_free(encoded);
+    if (!good) {
+        sodium_free(key);
+        key = NULL;
+    }
+    return key;
+}
+
+/* Opens a file that only its owner can use. O_NONBLOCK: a FIFO is refused below instead of waited for. */
+static int open_key_file(const char *path, struct error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" cannot be opened: %s", path, strerror(errno));
+        return -1;
+    }
+    struct stat status;
+    bool good = false;
+    if (fstat(fd, &status) != 0)
+        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" cannot be examined: %s", path, strerror(errno));
+    else if (!S_ISREG(status.st_mode))
+        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" is no regular file", path);
+    else if ((status.st_mode & 077) != 0)
+        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" has mode %04o, open to others: chmod 600 it", path,
+                        (unsigned)(status.st_mode & 07777));
+    else
+        good = true;
+    if (!good) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Reads until the buffer is full or the file ends; -1 on error. */
+static ssize_t read_fully(int fd, char *buffer, size_t size) {
+    size_t used = 0;
+    while (used < size) {
+        ssize_t got = read(fd, buffer + used, size - used);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return -1;
+        if (got == 0)
+            break;
+        used += (size_t)got;
+    }
+    return (ssize_t)used;
+}
+
+struct secret_key *secret_key_load(const char *path, struct error *err) {
+    int fd = open_key_file(path, err);
+    if (fd < 0)
+        return NULL;
+    struct secret_key *key = NULL;
+    enum { ROOM = SECRET_KEY_TEXT + 2 }; /* the text, its newline, and one more byte to notice a longer file */
+    char *text = sodium_malloc(ROOM + 1);
+    ssize_t size = text != NULL ? read_fully(fd, text, ROOM) : 0;
+    if (text == NULL) {
+        (void)error_set(err, EXIT_UNEXPECTED,
+                        "no protected memory for the secret key: raise the limit of locked memory");
+    } else if (size < 0) {
+        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" cannot be read: %s", path, strerror(errno));
+    } else {
+        if (size > 0 && text[size - 1] == '\n')
+            size--;
+        text[size] = '\0';
+        struct error cause = {0};
+        if (strlen(text) != (size_t)size || strchr(text, '\n') != NULL)
+            (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" holds more than one line of text", path);
+        else if ((key = secret_key_parse(text, &cause)) == NULL)
+            (void)error_set(err, cause.code, "key file \"%.300s\": %s", path, cause.text);
+    }
+    sodium_free(text);
+    close(fd);
+    return key;
+}
+
+const unsigned char *secret_key_bytes(const struct secret_key *key) {
+    return key->bytes;
+}
+
+struct public_key secret_key_public(const struct secret_key *key) {
+    struct public_key result;
+    memcpy(result.bytes, key->bytes + crypto_sign_SEEDBYTES, sizeof result.bytes);
+    return result;
+}
+
+void secret_key_free(struct secret_key *key) {
+    sodium_free(key);
+}

@@ -1,0 +1,45 @@
+/* Judges one request by its headers and its body: who signed it, when, and whether it is for this node. */
+#include "judge.h"
+
+#include "base/options.h"
+
+static const struct verdict_answer answers[VERDICT_COUNT] = {
+    [VERDICT_UNDECIDED] = {500, "undecided", "no verdict\n"},
+    [VERDICT_STORED] = {200, "stored", ""},
+    [VERDICT_HELD] = {200, "held", ""},
+    [VERDICT_CONFLICT] = {409, "conflict", "another nonce or other bytes are held for this round\n"},
+    [VERDICT_BAD_METHOD] = {405, "bad_method", "only POST is served\n"},
+    [VERDICT_TOO_LARGE] = {413, "too_large", "the envelope is larger than this node takes\n"},
+    [VERDICT_BAD_SIGNATURE] =
+        {401, "bad_signature",
+         "webhook-signature must be a v1a signature over webhook-id, webhook-timestamp and the body by a known "
+         "coordinator\n"},
+    [VERDICT_BAD_TIME] = {425, "bad_time", "webhook-timestamp is more than 5 minutes from this node's clock\n"},
+    [VERDICT_BAD_ID] = {400, "bad_id", "webhook-id must be <deployment>:<round_id>:<node_id>:<nonce>\n"},
+    [VERDICT_OTHER_NODE] = {404, "other_node", "another node is meant\n"},
+    [VERDICT_EMPTY] = {400, "empty", "an envelope has at least one byte\n"},
+    [VERDICT_OVERLOADED] = {503, "overloaded", "too much under way, try again\n"},
+    [VERDICT_STORE_FAILED] = {503, "store_failed", "the store failed, try again\n"},
+};
+
+const struct verdict_answer *verdict_answer(enum verdict verdict) {
+    return &answers[verdict];
+}
+
+enum verdict judge(const struct judge_rules *rules, const struct judge_request *request, int64_t now_s,
+                   struct envelope_key *key) {
+    int64_t timestamp;
+
+    if (!request->webhook_id || !request->timestamp || !request->signature ||
+        !int_parse(request->timestamp, 0, INT64_MAX, &timestamp) ||
+        !webhook_verify(rules->coordinators, rules->coordinator_count, request->signature, request->webhook_id,
+                        timestamp, request->body, request->body_size))
+        return VERDICT_BAD_SIGNATURE;
+    if (timestamp < now_s - TIMESTAMP_SKEW_MAX_S || timestamp > now_s + TIMESTAMP_SKEW_MAX_S)
+        return VERDICT_BAD_TIME;
+    if (!webhook_id_parse(request->webhook_id, key))
+        return VERDICT_BAD_ID;
+    if (key->node_id != rules->node_id)
+        return VERDICT_OTHER_NODE;
+    return request->body_size == 0 ? VERDICT_EMPTY : VERDICT_UNDECIDED;
+}

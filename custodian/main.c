@@ -1,0 +1,163 @@
+/* The reference custodian: opens its key, its store and its socket, serves until it is told to stop, and stops cleanly.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/listener.h"
+#include "base/log.h"
+#include "server.h"
+#include "settings.h"
+#include "store.h"
+
+enum {
+    TICK_S = 1,
+    REFUSALS_EVERY_TICKS = 10,
+    DRAIN_US = 10 * 1000000, /* for requests under way when told to stop */
+    STOP_MAX_S = 20,         /* for all of stopping */
+    OTHER_DESCRIPTORS = 64,  /* besides the connections */
+};
+
+/* Blocked in every thread, and taken by the main one in wait_for_stop; a second one changes nothing. */
+static sigset_t stop_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    return set;
+}
+
+/* A reader of the log that goes away, and a file that may not grow, are errors to be handled, not ends. */
+static void set_signals(void) {
+    sigset_t stop = stop_signals();
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGXFSZ, SIG_IGN);
+}
+
+static bool raise_descriptor_limit(int64_t connections, struct error *err) {
+    struct rlimit limit;
+    rlim_t needed = (rlim_t)connections + OTHER_DESCRIPTORS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= needed)
+        return true;
+    if (limit.rlim_max < needed) {
+        return error_set(err, EXIT_USAGE,
+                         "--max-connections: %lld need %llu file descriptors, but the limit here is %llu",
+                         (long long)connections, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+    }
+    limit.rlim_cur = needed;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ||
+           error_set(err, EXIT_UNEXPECTED, "cannot raise the limit of file descriptors: %s", strerror(errno));
+}
+
+/* One line for all refusals since the last one; none when there was nothing. */
+static void log_refusals(const struct server *server, uint64_t seen[VERDICT_COUNT]) {
+    uint64_t counts[VERDICT_COUNT];
+    char fields[512] = "";
+    size_t used = 0;
+
+    server_counts(server, counts);
+    for (enum verdict verdict = VERDICT_CONFLICT; verdict < VERDICT_COUNT; verdict++) {
+        if (counts[verdict] > seen[verdict]) {
+            used +=
+                (size_t)snprintf(fields + used, sizeof fields - used, "%s%s=%llu", used ? " " : "",
+                                 verdict_answer(verdict)->name, (unsigned long long)(counts[verdict] - seen[verdict]));
+        }
+        seen[verdict] = counts[verdict];
+    }
+    if (used)
+        log_event(LOG_INFO, "refused", "%s", fields);
+}
+
+static void wait_for_stop(struct server *server) {
+    const struct timespec tick = {.tv_sec = TICK_S};
+    sigset_t stop = stop_signals();
+    uint64_t seen[VERDICT_COUNT] = {0};
+    int got;
+
+    for (unsigned ticks = 0; (got = sigtimedwait(&stop, NULL, &tick)) < 0; ticks++) {
+        server_tick(server);
+        if (ticks % REFUSALS_EVERY_TICKS == 0)
+            log_refusals(server, seen);
+    }
+    log_refusals(server, seen);
+    log_event(LOG_INFO, "stopping", "signal=%s", got == SIGTERM ? "SIGTERM" : "SIGINT");
+}
+
+/* A disk that never answers must not keep the program from ending: then SIGALRM ends it, which the store allows. */
+static void stop(struct server *server) {
+    uint64_t counts[VERDICT_COUNT];
+
+    (void)alarm(STOP_MAX_S);
+    server_stop(server, DRAIN_US);
+    server_counts(server, counts);
+    log_event(LOG_INFO, "stopped", "stored=%llu held=%llu", (unsigned long long)counts[VERDICT_STORED],
+              (unsigned long long)counts[VERDICT_HELD]);
+}
+
+static bool serve(const struct settings *settings, const struct secret_key *key, struct store *store,
+                  const struct judge_rules *rules, struct error *err) {
+    const struct server_config config = {
+        .rules = *rules,
+        .key = key,
+        .max_body = (size_t)settings->max_body,
+        .max_connections = (unsigned)settings->max_connections,
+        .max_connections_per_peer = (unsigned)settings->max_connections_per_peer,
+        .request_us = settings->request_us,
+        .idle_us = settings->idle_us,
+        .log_requests = settings->log_level == LOG_DEBUG,
+    };
+    char address[LISTENER_ADDRESS];
+    int listener, port;
+
+    if (!listener_open("--listen", settings->listen, &listener, address, &port, err))
+        return false;
+    struct server *server = server_start(&config, listener, store, err);
+    if (!server)
+        return false;
+    bool good = !settings->port_file || port_file_write(settings->port_file, port, err);
+    if (good) {
+        log_event(LOG_INFO, "listening", "node_id=%d address=%s port=%d", rules->node_id, address, port);
+        wait_for_stop(server);
+    }
+    stop(server);
+    server_free(server);
+    return good;
+}
+
+static bool run(const struct settings *settings, struct error *err) {
+    struct judge_rules rules = {0};
+
+    if (!wire_start(err) || !settings_rules(settings, &rules, err) ||
+        !raise_descriptor_limit(settings->max_connections, err))
+        return false;
+    struct secret_key *key = secret_key_load(settings->key, err);
+    if (!key)
+        return false;
+    struct store *store = store_open(settings->store, rules.node_id, err);
+    bool good = store && serve(settings, key, store, &rules, err);
+    store_close(store);
+    secret_key_free(key);
+    return good;
+}
+
+int main(int argc, char **argv) {
+    struct error err = {EXIT_DONE, ""};
+    struct settings settings;
+
+    set_signals();
+    (void)umask(077);
+    enum options_result parsed = settings_parse(argc, argv, &settings, &err);
+    if (parsed == OPTIONS_OK) {
+        log_open("quorate-custodian", settings.log_level);
+        (void)run(&settings, &err);
+    }
+    if (err.code != EXIT_DONE)
+        (void)fprintf(stderr, "quorate-custodian: %s\n", err.text);
+    settings_free(&settings);
+    return (int)err.code;
+}

@@ -1,0 +1,143 @@
+/* Reads the custodian's command line from one table of options. */
+#include "settings.h"
+
+#include <stddef.h>
+
+enum { MAX_CONNECTIONS = 65536 };
+
+static const int64_t second_us = 1000000;
+static const int64_t default_request_us = 30 * second_us;
+static const int64_t default_idle_us = 150 * second_us;
+
+#define FIELD(name) offsetof(struct settings, name)
+
+static const struct option_spec options[] = {
+    {.name = "node-id",
+     .kind = OPTION_INT,
+     .argument = "ID",
+     .help = "the node this is, 1 to 32767; envelopes for another get 404",
+     .offset = FIELD(node_id),
+     .min = 1,
+     .max = 32767,
+     .required = true},
+    {.name = "listen",
+     .kind = OPTION_TEXT,
+     .argument = "HOST:PORT",
+     .help = "where to take requests; port 0 takes any free one",
+     .offset = FIELD(listen),
+     .required = true},
+    {.name = "store",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "the SQLite file that holds the shares; made with mode 0600 if missing",
+     .offset = FIELD(store),
+     .required = true},
+    {.name = "key",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "this node's secret key, on one line (whsk_...), in a file that only its owner can read; signs receipts",
+     .offset = FIELD(key),
+     .required = true},
+    {.name = "coordinator-key",
+     .kind = OPTION_LIST,
+     .argument = "WHPK",
+     .help = "a coordinator's public key (whpk_...); up to 8, any of which may have signed a request",
+     .offset = FIELD(coordinator_keys),
+     .required = true},
+    {.name = "max-body",
+     .kind = OPTION_INT,
+     .argument = "BYTES",
+     .help = "the largest envelope taken, larger ones get 413 (default 16777216)",
+     .offset = FIELD(max_body),
+     .min = 1,
+     .max = ENVELOPE_BYTES_MAX},
+    {.name = "max-connections",
+     .kind = OPTION_INT,
+     .argument = "COUNT",
+     .help = "connections served at a time, more wait (default 1024)",
+     .offset = FIELD(max_connections),
+     .min = 1,
+     .max = MAX_CONNECTIONS},
+    {.name = "max-connections-per-peer",
+     .kind = OPTION_INT,
+     .argument = "COUNT",
+     .help = "connections from one address at a time, more are closed (default 512)",
+     .offset = FIELD(max_connections_per_peer),
+     .min = 1,
+     .max = MAX_CONNECTIONS},
+    {.name = "request-timeout",
+     .kind = OPTION_DURATION,
+     .argument = "DURATION",
+     .help = "a request that is not complete by then is cut off (default 30s)",
+     .offset = FIELD(request_us),
+     .min = 100000,
+     .max = 3600 * second_us},
+    {.name = "idle-timeout",
+     .kind = OPTION_DURATION,
+     .argument = "DURATION",
+     .help = "a connection without a request for so long is closed (default 150s)",
+     .offset = FIELD(idle_us),
+     .min = 100000,
+     .max = 86400 * second_us},
+    {.name = "port-file",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "once listening, write the port to this file",
+     .offset = FIELD(port_file)},
+    {.name = "log-level",
+     .kind = OPTION_CHOICE,
+     .argument = "LEVEL",
+     .help = "debug (a line for each request), info, warn or error (default info)",
+     .offset = FIELD(log_level_text),
+     .choices = "debug|info|warn|error"},
+    {0},
+};
+
+static const struct command_syntax syntax = {
+    .name = "quorate-custodian",
+    .summary = "Keeps the shares of one node: verifies each envelope, stores it and answers with a signed receipt",
+    .options = options,
+    .notes =
+        "Runs until SIGTERM or SIGINT, then finishes the requests under way and exits 0; a second signal ends it at "
+        "once.\nLogs go to stderr, one event a line.",
+};
+
+enum options_result settings_parse(int argc, char **argv, struct settings *settings, struct error *err) {
+    *settings = (struct settings){
+        .max_body = ENVELOPE_BYTES_MAX,
+        .max_connections = 1024,
+        .max_connections_per_peer = 512,
+        .request_us = default_request_us,
+        .idle_us = default_idle_us,
+        .log_level_text = "info",
+    };
+    enum options_result result = options_parse(&syntax, argc, argv, settings, err);
+    if (result != OPTIONS_OK)
+        return result;
+    if (settings->coordinator_keys.count > COORDINATOR_KEYS_MAX) {
+        (void)error_set(err, EXIT_USAGE, "--coordinator-key: given %zu times; at most %d are allowed",
+                        settings->coordinator_keys.count, COORDINATOR_KEYS_MAX);
+        return OPTIONS_WRONG;
+    }
+    if (!log_level_parse(settings->log_level_text, &settings->log_level)) {
+        (void)error_set(err, EXIT_USAGE, "--log-level: \"%s\" is not known", settings->log_level_text);
+        return OPTIONS_WRONG;
+    }
+    return OPTIONS_OK;
+}
+
+bool settings_rules(const struct settings *settings, struct judge_rules *rules, struct error *err) {
+    rules->node_id = (int)settings->node_id;
+    rules->coordinator_count = settings->coordinator_keys.count;
+    for (size_t i = 0; i < rules->coordinator_count; i++) {
+        if (!public_key_parse(settings->coordinator_keys.values[i], &rules->coordinators[i], err)) {
+            struct error why = *err;
+            return error_set(err, why.code, "--coordinator-key: %s", why.text);
+        }
+    }
+    return true;
+}
+
+void settings_free(struct settings *settings) {
+    option_list_free(&settings->coordinator_keys);
+}

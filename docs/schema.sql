@@ -1,0 +1,865 @@
+-- The schema as the migrations leave it; made by scripts/dump-schema and compared by the tests. Do not edit.
+
+CREATE SCHEMA quorate;
+
+COMMENT ON SCHEMA quorate IS 'Functions and views for dealers, collectors and auditors: the outside contract.';
+
+CREATE SCHEMA quorate_store;
+
+COMMENT ON SCHEMA quorate_store IS 'Tables, constraints and triggers. Read them through the views of schema quorate.';
+
+CREATE SCHEMA quorate_worker;
+
+COMMENT ON SCHEMA quorate_worker IS 'Functions that coordinators call, each taking a whole batch; not for other users.';
+
+CREATE TYPE quorate_store.after_quorum AS ENUM (
+    'continue',
+    'stop'
+);
+
+CREATE TYPE quorate_store.outcome AS ENUM (
+    'ack',
+    'timeout',
+    'connect_error',
+    'http_error',
+    'bad_receipt',
+    'refused',
+    'in_doubt',
+    'unsent'
+);
+
+CREATE TYPE quorate_store.round_state AS ENUM (
+    'open',
+    'complete',
+    'stalled',
+    'cancelled',
+    'dead_lettered'
+);
+
+CREATE TYPE quorate_store.route AS ENUM (
+    'primary',
+    'backup'
+);
+
+CREATE TYPE quorate_store.verdict AS ENUM (
+    'unknown_round',
+    'stale_nonce',
+    'unknown_node',
+    'invalid_payload',
+    'duplicate',
+    'conflict',
+    'round_closed',
+    'accepted'
+);
+
+CREATE TABLE quorate_store.ledger (
+    round_no bigint NOT NULL,
+    nonce bigint NOT NULL,
+    round_id text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT ledger_nonce_check CHECK ((nonce > 0)),
+    CONSTRAINT ledger_round_id_check CHECK ((round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text))
+);
+
+CREATE TABLE quorate_store.ack (
+    round_no bigint NOT NULL,
+    acked_at timestamp with time zone NOT NULL,
+    route quorate_store.route NOT NULL,
+    node_id smallint NOT NULL,
+    attempt smallint NOT NULL,
+    late boolean NOT NULL,
+    receipt bytea NOT NULL,
+    CONSTRAINT ack_receipt_check CHECK ((octet_length(receipt) = 64))
+);
+
+CREATE TABLE quorate_store.node_version (
+    version integer NOT NULL,
+    node_id smallint NOT NULL,
+    url text NOT NULL,
+    backup_url text,
+    receipt_key text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
+    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^whpk_[A-Za-z0-9+/]{43}=$'::text))
+);
+
+CREATE TABLE quorate_store.round (
+    round_no bigint NOT NULL,
+    opened_at timestamp with time zone NOT NULL,
+    escalate_at timestamp with time zone NOT NULL,
+    deadline_at timestamp with time zone NOT NULL,
+    fresh_until timestamp with time zone,
+    escalated_at timestamp with time zone,
+    closed_at timestamp with time zone,
+    collected_at timestamp with time zone,
+    dead_lettered_at timestamp with time zone,
+    settled_at timestamp with time zone,
+    per_share_timeout interval NOT NULL,
+    base_backoff interval NOT NULL,
+    max_backoff interval NOT NULL,
+    owner integer DEFAULT 0 NOT NULL,
+    state quorate_store.round_state DEFAULT 'open'::quorate_store.round_state NOT NULL,
+    after_quorum quorate_store.after_quorum NOT NULL,
+    quorum smallint NOT NULL,
+    retry_budget smallint NOT NULL,
+    news boolean DEFAULT false NOT NULL,
+    node_ids smallint[] NOT NULL,
+    node_versions integer[] NOT NULL,
+    quorum_nodes smallint[],
+    close_reason text,
+    CONSTRAINT round_collected CHECK (((collected_at IS NULL) OR (quorum_nodes IS NOT NULL))),
+    CONSTRAINT round_complete CHECK (((state = ANY (ARRAY['complete'::quorate_store.round_state, 'dead_lettered'::quorate_store.round_state])) = (quorum_nodes IS NOT NULL))),
+    CONSTRAINT round_complete_in_time CHECK (((quorum_nodes IS NULL) OR (closed_at <= deadline_at))),
+    CONSTRAINT round_dead_lettered CHECK (((state = 'dead_lettered'::quorate_store.round_state) = (dead_lettered_at IS NOT NULL))),
+    CONSTRAINT round_dead_lettered_uncollected CHECK (((dead_lettered_at IS NULL) OR ((collected_at IS NULL) AND (dead_lettered_at > fresh_until)))),
+    CONSTRAINT round_escalated CHECK (((escalated_at >= escalate_at) AND (escalated_at <= deadline_at))),
+    CONSTRAINT round_nodes CHECK ((((cardinality(node_ids) >= 1) AND (cardinality(node_ids) <= 255)) AND (cardinality(node_versions) = cardinality(node_ids)))),
+    CONSTRAINT round_open CHECK (((state = 'open'::quorate_store.round_state) = (closed_at IS NULL))),
+    CONSTRAINT round_policy CHECK ((((retry_budget >= 1) AND (retry_budget <= 100)) AND (per_share_timeout > '00:00:00'::interval) AND (base_backoff > '00:00:00'::interval) AND (base_backoff <= max_backoff))),
+    CONSTRAINT round_quorum CHECK (((quorum >= 1) AND (quorum <= cardinality(node_ids)))),
+    CONSTRAINT round_quorum_nodes CHECK (((cardinality(quorum_nodes) >= quorum) AND (quorum_nodes <@ node_ids))),
+    CONSTRAINT round_settled CHECK (((settled_at IS NULL) OR (closed_at IS NOT NULL))),
+    CONSTRAINT round_stalled_after_deadline CHECK (((state <> 'stalled'::quorate_store.round_state) OR (closed_at > deadline_at))),
+    CONSTRAINT round_times CHECK (((opened_at < deadline_at) AND ((escalate_at >= opened_at) AND (escalate_at <= deadline_at)) AND (fresh_until >= deadline_at)))
+)
+WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_insert_scale_factor='0.2');
+
+CREATE VIEW quorate.acks AS
+ SELECT l.round_id,
+    (a.node_id)::integer AS node_id,
+    (a.route)::text AS route,
+    (a.attempt)::integer AS attempt,
+    a.acked_at,
+    COALESCE((a.node_id = ANY (r.quorum_nodes)), false) AS in_quorum,
+    a.late,
+    ('v1a,'::text || translate(encode(a.receipt, 'base64'::text), '
+'::text, ''::text)) AS receipt,
+    v.receipt_key
+   FROM (((quorate_store.ack a
+     JOIN quorate_store.round r ON ((r.round_no = a.round_no)))
+     JOIN quorate_store.ledger l ON ((l.round_no = a.round_no)))
+     JOIN quorate_store.node_version v ON ((v.version = r.node_versions[array_position(r.node_ids, a.node_id)])));
+
+COMMENT ON VIEW quorate.acks IS 'Every verified receipt, once per node of a round, with the key that it verifies under. late: stored after the deadline or the end of a failed round; it changes nothing.';
+
+CREATE TABLE quorate_store.attempt (
+    round_no bigint NOT NULL,
+    reserved_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    retry_at timestamp with time zone,
+    owner integer NOT NULL,
+    route quorate_store.route NOT NULL,
+    outcome quorate_store.outcome,
+    node_id smallint NOT NULL,
+    attempt smallint NOT NULL,
+    http_status smallint,
+    resends smallint DEFAULT 0 NOT NULL,
+    CONSTRAINT attempt_attempt_check CHECK (((attempt >= 1) AND (attempt <= 100))),
+    CONSTRAINT attempt_check CHECK (((outcome IS NULL) = (finished_at IS NULL))),
+    CONSTRAINT attempt_http_status_check CHECK (((http_status >= 100) AND (http_status <= 999))),
+    CONSTRAINT attempt_resends_check CHECK ((resends >= 0))
+)
+WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05');
+
+CREATE TABLE quorate_store.coordinator (
+    instance_no integer NOT NULL,
+    instance_id uuid NOT NULL,
+    name text NOT NULL,
+    lease interval NOT NULL,
+    started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    heartbeat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    ended_at timestamp with time zone,
+    end_reason text,
+    cleared_at timestamp with time zone,
+    CONSTRAINT coordinator_check CHECK (((ended_at IS NULL) = (end_reason IS NULL))),
+    CONSTRAINT coordinator_check1 CHECK (((cleared_at IS NULL) OR (ended_at IS NOT NULL))),
+    CONSTRAINT coordinator_end_reason_check CHECK ((end_reason = ANY (ARRAY['left'::text, 'fenced'::text]))),
+    CONSTRAINT coordinator_lease_check CHECK ((lease > '00:00:00'::interval)),
+    CONSTRAINT coordinator_name_check CHECK (((length(name) >= 1) AND (length(name) <= 255)))
+)
+WITH (fillfactor='20');
+
+CREATE VIEW quorate.attempts AS
+ SELECT l.round_id,
+    (a.node_id)::integer AS node_id,
+    (a.route)::text AS route,
+    (a.attempt)::integer AS attempt,
+    c.name AS coordinator,
+    a.reserved_at,
+    a.finished_at,
+    (a.outcome)::text AS outcome,
+    (a.http_status)::integer AS http_status,
+    (a.resends)::integer AS resends
+   FROM ((quorate_store.attempt a
+     JOIN quorate_store.ledger l ON ((l.round_no = a.round_no)))
+     LEFT JOIN quorate_store.coordinator c ON ((c.instance_no = a.owner)));
+
+COMMENT ON VIEW quorate.attempts IS 'Every HTTP request that was reserved. outcome NULL: under way. resends: how often another coordinator sent it again under the same number.';
+
+CREATE VIEW quorate.coordinators AS
+ SELECT c.name AS coordinator,
+    c.instance_id,
+    c.started_at,
+    c.heartbeat_at,
+    ((c.ended_at IS NULL) AND ((c.heartbeat_at + c.lease) >= clock_timestamp())) AS alive,
+    ( SELECT (count(*))::integer AS count
+           FROM quorate_store.round r
+          WHERE ((r.owner = c.instance_no) AND (r.settled_at IS NULL) AND (r.state = 'open'::quorate_store.round_state))) AS open_rounds
+   FROM quorate_store.coordinator c;
+
+COMMENT ON VIEW quorate.coordinators IS 'Every start of quorate run. alive: not fenced, not gone, and heard from within its lease.';
+
+CREATE VIEW quorate.dead_letters AS
+ SELECT l.round_id,
+    'not_collected'::text AS reason,
+    r.closed_at,
+    ( SELECT (count(*))::integer AS count
+           FROM quorate_store.ack a
+          WHERE (a.round_no = r.round_no)) AS acked,
+    (r.quorum)::integer AS quorum
+   FROM (quorate_store.round r
+     JOIN quorate_store.ledger l ON ((l.round_no = r.round_no)))
+  WHERE (r.state = 'dead_lettered'::quorate_store.round_state)
+UNION ALL
+ SELECT l.round_id,
+    'late_quorum'::text AS reason,
+    r.closed_at,
+    (k.acked)::integer AS acked,
+    (r.quorum)::integer AS quorum
+   FROM (((( SELECT DISTINCT a.round_no
+           FROM quorate_store.ack a
+          WHERE a.late) late
+     JOIN quorate_store.round r ON (((r.round_no = late.round_no) AND (r.state = 'stalled'::quorate_store.round_state))))
+     JOIN quorate_store.ledger l ON ((l.round_no = r.round_no)))
+     CROSS JOIN LATERAL ( SELECT count(*) AS acked
+           FROM quorate_store.ack a
+          WHERE (a.round_no = r.round_no)) k)
+  WHERE (k.acked >= r.quorum);
+
+COMMENT ON VIEW quorate.dead_letters IS 'Rounds whose result must not be used any more: complete but not collected while fresh (not_collected), or stalled and then reaching t with late acks (late_quorum).
+acked: late ones included.';
+
+CREATE TABLE quorate_store.delivery (
+    round_no bigint NOT NULL,
+    distributed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    payload_bytes integer NOT NULL,
+    node_id smallint NOT NULL,
+    payload_sha256 bytea NOT NULL,
+    CONSTRAINT delivery_payload_bytes_check CHECK (((payload_bytes >= 1) AND (payload_bytes <= 16777216))),
+    CONSTRAINT delivery_payload_sha256_check CHECK ((octet_length(payload_sha256) = 32))
+);
+
+CREATE VIEW quorate_store.delivery_state AS
+ SELECT d.round_no,
+    d.node_id,
+    d.payload_sha256,
+    d.payload_bytes,
+    r.settled_at,
+    (p.used + b.used) AS attempts,
+    o.outcome AS last_outcome,
+        CASE
+            WHEN ((s.state = 'pending'::text) AND (s.primary_left OR s.backup_left) AND ((p.under_way + b.under_way) = 0)) THEN LEAST(
+            CASE
+                WHEN s.primary_left THEN p.retry_at
+                ELSE NULL::timestamp with time zone
+            END,
+            CASE
+                WHEN s.backup_left THEN b.retry_at
+                ELSE NULL::timestamp with time zone
+            END)
+            ELSE NULL::timestamp with time zone
+        END AS next_attempt_at,
+    s.state
+   FROM ((((((((quorate_store.delivery d
+     JOIN quorate_store.round r ON ((r.round_no = d.round_no)))
+     JOIN quorate_store.node_version v ON ((v.version = r.node_versions[array_position(r.node_ids, d.node_id)])))
+     LEFT JOIN quorate_store.ack k ON (((k.round_no = d.round_no) AND (k.node_id = d.node_id))))
+     CROSS JOIN LATERAL ( SELECT count(*) AS used,
+            count(*) FILTER (WHERE (a.outcome IS NULL)) AS under_way,
+            COALESCE(bool_or((a.outcome = 'refused'::quorate_store.outcome)), false) AS refused,
+            max(a.retry_at) AS retry_at
+           FROM quorate_store.attempt a
+          WHERE ((a.round_no = d.round_no) AND (a.node_id = d.node_id) AND (a.route = 'primary'::quorate_store.route))) p)
+     CROSS JOIN LATERAL ( SELECT count(*) AS used,
+            count(*) FILTER (WHERE (a.outcome IS NULL)) AS under_way,
+            COALESCE(bool_or((a.outcome = 'refused'::quorate_store.outcome)), false) AS refused,
+            max(a.retry_at) AS retry_at
+           FROM quorate_store.attempt a
+          WHERE ((a.round_no = d.round_no) AND (a.node_id = d.node_id) AND (a.route = 'backup'::quorate_store.route))) b)
+     LEFT JOIN LATERAL ( SELECT a.outcome
+           FROM quorate_store.attempt a
+          WHERE ((a.round_no = d.round_no) AND (a.node_id = d.node_id) AND (a.outcome IS NOT NULL))
+          ORDER BY a.finished_at DESC, a.attempt DESC
+         LIMIT 1) o ON (true))
+     CROSS JOIN LATERAL ( SELECT ((NOT p.refused) AND ((p.used < r.retry_budget) OR (p.under_way > 0))) AS primary_left,
+            ((v.backup_url IS NOT NULL) AND (NOT b.refused) AND ((b.used < r.retry_budget) OR (b.under_way > 0)) AND ((r.escalated_at IS NOT NULL) OR (r.state = 'open'::quorate_store.round_state))) AS backup_left,
+            ((r.settled_at IS NULL) AND (clock_timestamp() <= r.deadline_at) AND ((r.state = 'open'::quorate_store.round_state) OR ((r.state = 'complete'::quorate_store.round_state) AND (r.after_quorum = 'continue'::quorate_store.after_quorum)))) AS going_on) q)
+     CROSS JOIN LATERAL ( SELECT q.primary_left,
+            q.backup_left,
+                CASE
+                    WHEN (k.round_no IS NOT NULL) THEN 'acked'::text
+                    WHEN (q.going_on AND (q.primary_left OR q.backup_left)) THEN 'pending'::text
+                    WHEN ((r.state = 'open'::quorate_store.round_state) AND (q.primary_left OR q.backup_left)) THEN 'pending'::text
+                    WHEN (q.primary_left OR q.backup_left) THEN 'abandoned'::text
+                    WHEN (p.refused OR b.refused) THEN 'refused'::text
+                    ELSE 'exhausted'::text
+                END AS state) s);
+
+COMMENT ON VIEW quorate_store.delivery_state IS 'The state of every delivery, derived: acked once an ack is stored; pending while a route may still be tried; refused or exhausted once none has an attempt left;
+abandoned when the round ended first.';
+
+CREATE VIEW quorate.deliveries AS
+ SELECT l.round_id,
+    (s.node_id)::integer AS node_id,
+    s.state,
+    (s.attempts)::integer AS attempts,
+    (s.last_outcome)::text AS last_outcome,
+    s.next_attempt_at,
+    s.payload_sha256,
+    s.payload_bytes,
+    s.settled_at AS payload_erased_at
+   FROM (quorate_store.delivery_state s
+     JOIN quorate_store.ledger l ON ((l.round_no = s.round_no)));
+
+COMMENT ON VIEW quorate.deliveries IS 'Accepted envelopes and how far their delivery got: pending, acked, exhausted, refused or abandoned. attempts: on both routes. payload_erased_at: since when only
+the SHA-256 and the size are left.';
+
+CREATE TABLE quorate_store.deployment (
+    singleton boolean DEFAULT true NOT NULL,
+    deployment_id text NOT NULL COLLATE pg_catalog."C",
+    max_envelope_bytes integer DEFAULT 16777216 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT deployment_deployment_id_check CHECK ((deployment_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)),
+    CONSTRAINT deployment_max_envelope_bytes_check CHECK (((max_envelope_bytes >= 1) AND (max_envelope_bytes <= 16777216))),
+    CONSTRAINT deployment_singleton_check CHECK (singleton)
+);
+
+CREATE TABLE quorate_store.migration (
+    number integer NOT NULL,
+    name text NOT NULL,
+    sha256 bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT migration_number_check CHECK ((number > 0)),
+    CONSTRAINT migration_sha256_check CHECK ((octet_length(sha256) = 32))
+);
+
+COMMENT ON TABLE quorate_store.migration IS 'numbered files of migrations/, applied once each and never changed after';
+
+CREATE VIEW quorate.deployment AS
+ SELECT d.deployment_id,
+    ( SELECT max(m.number) AS max
+           FROM quorate_store.migration m) AS schema_version
+   FROM quorate_store.deployment d;
+
+COMMENT ON VIEW quorate.deployment IS 'This database''s deployment: its id, which is part of every signature, and the number of its last migration.';
+
+CREATE TABLE quorate_store.node (
+    node_id smallint NOT NULL,
+    current_version integer NOT NULL,
+    enabled boolean DEFAULT true NOT NULL
+);
+
+CREATE VIEW quorate.nodes AS
+ SELECT (n.node_id)::integer AS node_id,
+    v.url,
+    v.backup_url,
+    v.receipt_key,
+    n.enabled
+   FROM (quorate_store.node n
+     JOIN quorate_store.node_version v ON ((v.version = n.current_version)));
+
+COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with.';
+
+CREATE TABLE quorate_store.rejection (
+    rejection_no bigint NOT NULL,
+    rejected_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    nonce bigint,
+    node_id integer,
+    verdict quorate_store.verdict NOT NULL,
+    round_id text NOT NULL COLLATE pg_catalog."C",
+    rejected_for name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT rejection_verdict_check CHECK ((verdict <> ALL (ARRAY['accepted'::quorate_store.verdict, 'duplicate'::quorate_store.verdict])))
+);
+
+CREATE VIEW quorate.rejections AS
+ SELECT j.rejected_at,
+    j.round_id,
+    j.node_id,
+    j.nonce,
+    (j.verdict)::text AS verdict,
+    j.rejected_for
+   FROM quorate_store.rejection j;
+
+COMMENT ON VIEW quorate.rejections IS 'Every envelope that distribute refused, and for which session user.';
+
+CREATE VIEW quorate.rounds AS
+ SELECT l.round_id,
+    l.nonce,
+    (r.state)::text AS state,
+    (r.quorum)::integer AS quorum,
+    cardinality(r.node_ids) AS total_nodes,
+    (r.node_ids)::integer[] AS node_ids,
+    r.per_share_timeout,
+    (r.retry_budget)::integer AS retry_budget,
+    r.base_backoff,
+    r.max_backoff,
+    (r.after_quorum)::text AS after_quorum,
+    ( SELECT (count(*))::integer AS count
+           FROM quorate_store.ack a
+          WHERE ((a.round_no = r.round_no) AND (NOT a.late))) AS acked,
+    (r.quorum_nodes)::integer[] AS quorum_nodes,
+    r.opened_at,
+    r.escalate_at,
+    r.escalated_at,
+    r.deadline_at,
+    r.fresh_until,
+    r.closed_at,
+    r.collected_at,
+    r.dead_lettered_at,
+    r.settled_at,
+    r.close_reason,
+    c.name AS coordinator
+   FROM ((quorate_store.round r
+     JOIN quorate_store.ledger l ON ((l.round_no = r.round_no)))
+     LEFT JOIN quorate_store.coordinator c ON ((c.instance_no = r.owner)));
+
+COMMENT ON VIEW quorate.rounds IS 'Every round that was not pruned. acked: on-time acks. quorum_nodes: whose acks made the quorum; NULL unless complete or dead_lettered. coordinator: who owned it last.
+Times are the database''s clock.';
+
+ALTER TABLE quorate_store.coordinator ALTER COLUMN instance_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.coordinator_instance_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE quorate_store.envelope (
+    round_no bigint NOT NULL,
+    node_id smallint NOT NULL,
+    payload bytea NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY quorate_store.envelope ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+ALTER TABLE quorate_store.ledger ALTER COLUMN round_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.ledger_round_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE quorate_store.node_version ALTER COLUMN version ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.node_version_version_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE quorate_store.rejection ALTER COLUMN rejection_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.rejection_rejection_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE quorate_store.repeatable (
+    name text NOT NULL,
+    sha256 bytea NOT NULL,
+    applied_at timestamp with time zone DEFAULT now() NOT NULL,
+    CONSTRAINT repeatable_sha256_check CHECK ((octet_length(sha256) = 32))
+);
+
+COMMENT ON TABLE quorate_store.repeatable IS 'files of sql/, applied again, all together, when one of them changes';
+
+ALTER TABLE ONLY quorate_store.ack
+    ADD CONSTRAINT ack_pkey PRIMARY KEY (round_no, node_id);
+
+ALTER TABLE ONLY quorate_store.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (round_no, node_id, route, attempt);
+
+ALTER TABLE ONLY quorate_store.coordinator
+    ADD CONSTRAINT coordinator_instance_id_key UNIQUE (instance_id);
+
+ALTER TABLE ONLY quorate_store.coordinator
+    ADD CONSTRAINT coordinator_pkey PRIMARY KEY (instance_no);
+
+ALTER TABLE ONLY quorate_store.delivery
+    ADD CONSTRAINT delivery_pkey PRIMARY KEY (round_no, node_id);
+
+ALTER TABLE ONLY quorate_store.deployment
+    ADD CONSTRAINT deployment_pkey PRIMARY KEY (singleton);
+
+ALTER TABLE ONLY quorate_store.envelope
+    ADD CONSTRAINT envelope_pkey PRIMARY KEY (round_no, node_id);
+
+ALTER TABLE ONLY quorate_store.ledger
+    ADD CONSTRAINT ledger_nonce_key UNIQUE (nonce);
+
+ALTER TABLE ONLY quorate_store.ledger
+    ADD CONSTRAINT ledger_pkey PRIMARY KEY (round_no);
+
+ALTER TABLE ONLY quorate_store.ledger
+    ADD CONSTRAINT ledger_round_id_key UNIQUE (round_id);
+
+ALTER TABLE ONLY quorate_store.migration
+    ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY quorate_store.node
+    ADD CONSTRAINT node_pkey PRIMARY KEY (node_id);
+
+ALTER TABLE ONLY quorate_store.node_version
+    ADD CONSTRAINT node_version_pkey PRIMARY KEY (version);
+
+ALTER TABLE ONLY quorate_store.node_version
+    ADD CONSTRAINT node_version_version_node_id_key UNIQUE (version, node_id);
+
+ALTER TABLE ONLY quorate_store.rejection
+    ADD CONSTRAINT rejection_pkey PRIMARY KEY (rejection_no);
+
+ALTER TABLE ONLY quorate_store.repeatable
+    ADD CONSTRAINT repeatable_pkey PRIMARY KEY (name);
+
+ALTER TABLE ONLY quorate_store.round
+    ADD CONSTRAINT round_pkey PRIMARY KEY (round_no);
+
+CREATE INDEX ack_late ON quorate_store.ack USING btree (round_no) WHERE late;
+
+CREATE INDEX coordinator_current ON quorate_store.coordinator USING btree (instance_no) WHERE (cleared_at IS NULL);
+
+CREATE INDEX rejection_round ON quorate_store.rejection USING btree (round_id);
+
+CREATE INDEX round_dead_lettered ON quorate_store.round USING btree (dead_lettered_at) WHERE (state = 'dead_lettered'::quorate_store.round_state);
+
+CREATE INDEX round_due ON quorate_store.round USING btree (deadline_at) WHERE (state = 'open'::quorate_store.round_state);
+
+CREATE INDEX round_failed ON quorate_store.round USING btree (owner, round_no) WHERE ((state = ANY (ARRAY['stalled'::quorate_store.round_state, 'cancelled'::quorate_store.round_state])) AND (settled_at IS NULL));
+
+CREATE INDEX round_fresh ON quorate_store.round USING btree (fresh_until) WHERE ((state = 'complete'::quorate_store.round_state) AND (collected_at IS NULL) AND (fresh_until IS NOT NULL));
+
+CREATE INDEX round_news ON quorate_store.round USING btree (owner) WHERE (news AND (settled_at IS NULL));
+
+CREATE INDEX round_opened ON quorate_store.round USING brin (opened_at) WITH (pages_per_range='32', autosummarize='on');
+
+CREATE INDEX round_unsettled ON quorate_store.round USING btree (owner, round_no) WHERE (settled_at IS NULL);
+
+CREATE TRIGGER ack_belongs AFTER INSERT ON quorate_store.ack REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.ack_belongs();
+
+ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER ack_belongs;
+
+CREATE TRIGGER ack_frozen BEFORE UPDATE ON quorate_store.ack FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('an ack never changes');
+
+ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER ack_frozen;
+
+CREATE TRIGGER ack_kept AFTER DELETE ON quorate_store.ack REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.goes_with_round();
+
+ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER ack_kept;
+
+CREATE TRIGGER attempt_belongs AFTER INSERT ON quorate_store.attempt REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.attempt_belongs();
+
+ALTER TABLE quorate_store.attempt ENABLE ALWAYS TRIGGER attempt_belongs;
+
+CREATE TRIGGER attempt_frozen BEFORE UPDATE ON quorate_store.attempt FOR EACH ROW WHEN (((old.outcome IS NOT NULL) OR (new.round_no <> old.round_no) OR (new.node_id <> old.node_id) OR (new.route <> old.route) OR (new.attempt <> old.attempt) OR (new.reserved_at <> old.reserved_at) OR (new.resends < old.resends))) EXECUTE FUNCTION quorate_store.forbid('an attempt keeps its key and time, and its outcome is written once');
+
+ALTER TABLE quorate_store.attempt ENABLE ALWAYS TRIGGER attempt_frozen;
+
+CREATE TRIGGER attempt_kept AFTER DELETE ON quorate_store.attempt REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.goes_with_round();
+
+ALTER TABLE quorate_store.attempt ENABLE ALWAYS TRIGGER attempt_kept;
+
+CREATE TRIGGER coordinator_fixed BEFORE UPDATE ON quorate_store.coordinator FOR EACH ROW WHEN (((new.instance_no <> old.instance_no) OR (new.instance_id <> old.instance_id) OR (new.name <> old.name) OR ((old.ended_at IS NOT NULL) AND (new.ended_at IS DISTINCT FROM old.ended_at)))) EXECUTE FUNCTION quorate_store.forbid('a coordinator keeps its identity, and once fenced it stays fenced');
+
+ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER coordinator_fixed;
+
+CREATE TRIGGER coordinator_kept BEFORE DELETE ON quorate_store.coordinator FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('attempts refer to it');
+
+ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER coordinator_kept;
+
+CREATE TRIGGER delivery_belongs AFTER INSERT ON quorate_store.delivery REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.delivery_belongs();
+
+ALTER TABLE quorate_store.delivery ENABLE ALWAYS TRIGGER delivery_belongs;
+
+CREATE TRIGGER delivery_frozen BEFORE UPDATE ON quorate_store.delivery FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a delivery never changes');
+
+ALTER TABLE quorate_store.delivery ENABLE ALWAYS TRIGGER delivery_frozen;
+
+CREATE TRIGGER delivery_kept AFTER DELETE ON quorate_store.delivery REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.goes_with_round();
+
+ALTER TABLE quorate_store.delivery ENABLE ALWAYS TRIGGER delivery_kept;
+
+CREATE TRIGGER deployment_id_fixed BEFORE UPDATE ON quorate_store.deployment FOR EACH ROW WHEN ((new.deployment_id IS DISTINCT FROM old.deployment_id)) EXECUTE FUNCTION quorate_store.forbid('the deployment id is signed into receipts and never changes');
+
+ALTER TABLE quorate_store.deployment ENABLE ALWAYS TRIGGER deployment_id_fixed;
+
+CREATE TRIGGER deployment_kept BEFORE DELETE ON quorate_store.deployment FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('the deployment is never deleted');
+
+ALTER TABLE quorate_store.deployment ENABLE ALWAYS TRIGGER deployment_kept;
+
+CREATE TRIGGER envelope_belongs AFTER INSERT ON quorate_store.envelope REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.envelope_belongs();
+
+ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER envelope_belongs;
+
+CREATE TRIGGER envelope_erased AFTER DELETE ON quorate_store.envelope REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.envelope_erased();
+
+ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER envelope_erased;
+
+CREATE TRIGGER envelope_frozen BEFORE UPDATE ON quorate_store.envelope FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('an envelope never changes');
+
+ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER envelope_frozen;
+
+CREATE TRIGGER ledger_permanent BEFORE DELETE OR UPDATE ON quorate_store.ledger FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
+
+ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER ledger_permanent;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.ack FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.attempt FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.attempt ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.coordinator FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.delivery FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.delivery ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.deployment FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.deployment ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.envelope FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.ledger FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.node ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node_version FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.node_version ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.rejection FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.rejection ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.round FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER node_kept BEFORE DELETE ON quorate_store.node FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a node is disabled, not deleted');
+
+ALTER TABLE quorate_store.node ENABLE ALWAYS TRIGGER node_kept;
+
+CREATE TRIGGER node_version_permanent BEFORE DELETE OR UPDATE ON quorate_store.node_version FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('rounds refer to it; add a new version instead');
+
+ALTER TABLE quorate_store.node_version ENABLE ALWAYS TRIGGER node_version_permanent;
+
+CREATE TRIGGER rejection_frozen BEFORE UPDATE ON quorate_store.rejection FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a rejection never changes');
+
+ALTER TABLE quorate_store.rejection ENABLE ALWAYS TRIGGER rejection_frozen;
+
+CREATE TRIGGER rejection_kept AFTER DELETE ON quorate_store.rejection REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.rejection_kept();
+
+ALTER TABLE quorate_store.rejection ENABLE ALWAYS TRIGGER rejection_kept;
+
+CREATE TRIGGER round_born_open BEFORE INSERT ON quorate_store.round FOR EACH ROW WHEN (((new.state <> 'open'::quorate_store.round_state) OR (new.escalated_at IS NOT NULL))) EXECUTE FUNCTION quorate_store.forbid('a round begins open');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_born_open;
+
+CREATE TRIGGER round_completes BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((old.state = 'open'::quorate_store.round_state) AND (new.state = 'complete'::quorate_store.round_state))) EXECUTE FUNCTION quorate_store.round_completes();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_completes;
+
+CREATE TRIGGER round_deleted AFTER DELETE ON quorate_store.round REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_deleted();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_deleted;
+
+CREATE TRIGGER round_frozen BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((new.round_no <> old.round_no) OR (new.quorum <> old.quorum) OR (new.node_ids <> old.node_ids) OR (new.node_versions <> old.node_versions) OR (new.retry_budget <> old.retry_budget) OR (new.after_quorum <> old.after_quorum) OR (new.per_share_timeout <> old.per_share_timeout) OR (new.base_backoff <> old.base_backoff) OR (new.max_backoff <> old.max_backoff) OR (new.opened_at <> old.opened_at) OR (new.escalate_at <> old.escalate_at) OR (new.deadline_at <> old.deadline_at) OR (new.fresh_until IS DISTINCT FROM old.fresh_until))) EXECUTE FUNCTION quorate_store.forbid('quorum, nodes, policy and times are fixed when a round is opened');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_frozen;
+
+CREATE TRIGGER round_kept BEFORE DELETE ON quorate_store.round FOR EACH ROW WHEN ((old.settled_at IS NULL)) EXECUTE FUNCTION quorate_store.forbid('only a settled round can be deleted');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_kept;
+
+CREATE TRIGGER round_set_once BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN ((((old.escalated_at IS NOT NULL) AND (new.escalated_at IS DISTINCT FROM old.escalated_at)) OR ((old.closed_at IS NOT NULL) AND ((new.closed_at IS DISTINCT FROM old.closed_at) OR (new.close_reason IS DISTINCT FROM old.close_reason) OR (new.quorum_nodes IS DISTINCT FROM old.quorum_nodes) OR (new.escalated_at IS DISTINCT FROM old.escalated_at))) OR ((old.collected_at IS NOT NULL) AND (new.collected_at IS DISTINCT FROM old.collected_at)) OR ((old.dead_lettered_at IS NOT NULL) AND (new.dead_lettered_at IS DISTINCT FROM old.dead_lettered_at)) OR ((old.settled_at IS NOT NULL) AND (new.settled_at IS DISTINCT FROM old.settled_at)))) EXECUTE FUNCTION quorate_store.forbid('the end of a round is written once');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_set_once;
+
+CREATE TRIGGER round_settles BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((old.settled_at IS NULL) AND (new.settled_at IS NOT NULL))) EXECUTE FUNCTION quorate_store.round_settles();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_settles;
+
+CREATE TRIGGER round_transition BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((new.state <> old.state) AND (NOT (((old.state = 'open'::quorate_store.round_state) AND (new.state <> 'dead_lettered'::quorate_store.round_state)) OR ((old.state = 'complete'::quorate_store.round_state) AND (new.state = 'dead_lettered'::quorate_store.round_state)))))) EXECUTE FUNCTION quorate_store.forbid('no way leads out of a terminal state but complete to dead_lettered');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_transition;
+
+ALTER TABLE ONLY quorate_store.node
+    ADD CONSTRAINT node_current_version_node_id_fkey FOREIGN KEY (current_version, node_id) REFERENCES quorate_store.node_version(version, node_id);
+
+ALTER TABLE ONLY quorate_store.round
+    ADD CONSTRAINT round_round_no_fkey FOREIGN KEY (round_no) REFERENCES quorate_store.ledger(round_no);
+
+-- Functions: signature, result, kind and settings, and who may call each.
+--
+-- quorate.add_node(node_id integer, url text, receipt_key text, backup_url text DEFAULT NULL::text)
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.cancel_round(round_id text, reason text)
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.collect(round_id text, quorum integer DEFAULT NULL::integer)
+--   returns integer[]; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=1s
+--
+-- quorate.collected(round_id text)
+--   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text); volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=1s
+--
+-- quorate.distribute(round_id text, nonce bigint, node_ids integer[], payloads bytea[])
+--   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.open_round(round_id text, quorum integer, node_ids integer[] DEFAULT NULL::integer[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.prune_rounds(ended_before timestamp with time zone, max_rounds integer DEFAULT 10000)
+--   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.set_envelope_limit(bytes integer)
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.set_node_enabled(node_id integer, enabled boolean)
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate.settle_round(round_id text)
+--   returns text; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=1s
+--
+-- quorate.submit_round(round_id text, quorum integer, node_ids integer[], payloads bytea[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.ack_belongs()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.attempt_belongs()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.check_envelopes(p_node_ids integer[], p_payloads bytea[])
+--   returns void; immutable, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.check_policy(p_round_id text, p_quorum integer, p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
+--   returns void; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.choose_nodes(p_quorum integer, p_node_ids integer[], OUT node_ids smallint[], OUT versions integer[])
+--   returns record; stable, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.decide(p_round_id text, p_floor integer, OUT round_no bigint, OUT quorum_nodes integer[])
+--   returns record; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.delivery_belongs()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.end_due(p_round_no bigint)
+--   returns quorate_store.round_state; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.end_due_rounds(p_notify boolean, p_max integer, OUT stalled integer, OUT dead_lettered integer)
+--   returns record; volatile, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--
+-- quorate_store.enter_batch(p_instance integer)
+--   returns boolean; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.enter_ledger(p_round_id text, p_nonce bigint)
+--   returns quorate_store.ledger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.envelope_belongs()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.envelope_erased()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.fence(p_instance integer)
+--   returns boolean; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.fence_class()
+--   returns integer; immutable
+--
+-- quorate_store.forbid()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.goes_with_round()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.invalid(message text, hint text DEFAULT NULL::text)
+--   returns void; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.new_round(p_round_id text, p_quorum integer, p_node_ids integer[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, OUT round_no bigint, OUT nonce bigint, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
+--   returns record; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.random_nonce()
+--   returns bigint; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.rejection_kept()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.round_completes()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.round_deleted()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.round_settles()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.round_work(p_instance integer, p_round_nos bigint[])
+--   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint); volatile, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_store.unknown_round(p_round_id text)
+--   returns void; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.url_valid(p_url text)
+--   returns boolean; immutable, set search_path=pg_catalog, pg_temp
+--
+-- quorate_worker.claim(p_instance integer, p_max integer, p_busy integer[])
+--   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
+--   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+--
+-- quorate_worker.escalate(p_instance integer, p_round_nos bigint[])
+--   returns TABLE(round_no bigint, state text, escalated boolean, first boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate_worker.leave(p_instance integer)
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate_worker.node_versions(p_versions integer[])
+--   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp
+--
+-- quorate_worker.owned(p_instance integer, p_after bigint, p_max integer)
+--   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--
+-- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
+--   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_worker.reserve(p_instance integer, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
+--   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_worker.settle(p_instance integer, p_notify boolean, p_round_nos bigint[])
+--   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint)
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off

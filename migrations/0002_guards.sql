@@ -1,0 +1,261 @@
+-- The rules that the database enforces against everyone, the tables' owner included (not against DDL): what was used stays used,
+-- what has ended stays ended, and nothing completes below quorum. Triggers are ENABLE ALWAYS, so that
+-- session_replication_role does not switch them off.
+
+CREATE FUNCTION quorate_store.forbid() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION '% on %.%: %', TG_OP, TG_TABLE_SCHEMA, TG_TABLE_NAME, TG_ARGV[0]
+        USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+COMMENT ON FUNCTION quorate_store.forbid() IS 'Refuses the statement with SQLSTATE 23000; the argument says which rule it broke.';
+
+-- No TRUNCATE, ever, and nothing permanent is changed or deleted.
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.deployment
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node_version
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.ledger
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.coordinator
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.round
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.delivery
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.envelope
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.attempt
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.ack
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.rejection
+    EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+CREATE TRIGGER deployment_kept BEFORE DELETE ON quorate_store.deployment
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('the deployment is never deleted');
+CREATE TRIGGER deployment_id_fixed BEFORE UPDATE ON quorate_store.deployment
+    FOR EACH ROW WHEN (NEW.deployment_id IS DISTINCT FROM OLD.deployment_id)
+    EXECUTE FUNCTION quorate_store.forbid('the deployment id is signed into receipts and never changes');
+CREATE TRIGGER ledger_permanent BEFORE UPDATE OR DELETE ON quorate_store.ledger
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
+CREATE TRIGGER node_version_permanent BEFORE UPDATE OR DELETE ON quorate_store.node_version
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('rounds refer to it; add a new version instead');
+CREATE TRIGGER node_kept BEFORE DELETE ON quorate_store.node
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a node is disabled, not deleted');
+CREATE TRIGGER coordinator_kept BEFORE DELETE ON quorate_store.coordinator
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('attempts refer to it');
+CREATE TRIGGER coordinator_fixed BEFORE UPDATE ON quorate_store.coordinator
+    FOR EACH ROW WHEN (NEW.instance_no <> OLD.instance_no OR NEW.instance_id <> OLD.instance_id OR NEW.name <> OLD.name
+                       OR OLD.ended_at IS NOT NULL AND NEW.ended_at IS DISTINCT FROM OLD.ended_at)
+    EXECUTE FUNCTION quorate_store.forbid('a coordinator keeps its identity, and once fenced it stays fenced');
+
+-- Rounds.
+
+CREATE TRIGGER round_born_open BEFORE INSERT ON quorate_store.round
+    FOR EACH ROW WHEN (NEW.state <> 'open' OR NEW.escalated_at IS NOT NULL)
+    EXECUTE FUNCTION quorate_store.forbid('a round begins open');
+CREATE TRIGGER round_frozen BEFORE UPDATE ON quorate_store.round
+    FOR EACH ROW WHEN (NEW.round_no <> OLD.round_no OR NEW.quorum <> OLD.quorum OR NEW.node_ids <> OLD.node_ids
+        OR NEW.node_versions <> OLD.node_versions OR NEW.retry_budget <> OLD.retry_budget
+        OR NEW.after_quorum <> OLD.after_quorum OR NEW.per_share_timeout <> OLD.per_share_timeout
+        OR NEW.base_backoff <> OLD.base_backoff OR NEW.max_backoff <> OLD.max_backoff
+        OR NEW.opened_at <> OLD.opened_at OR NEW.escalate_at <> OLD.escalate_at OR NEW.deadline_at <> OLD.deadline_at
+        OR NEW.fresh_until IS DISTINCT FROM OLD.fresh_until)
+    EXECUTE FUNCTION quorate_store.forbid('quorum, nodes, policy and times are fixed when a round is opened');
+CREATE TRIGGER round_set_once BEFORE UPDATE ON quorate_store.round
+    FOR EACH ROW WHEN (OLD.escalated_at IS NOT NULL AND NEW.escalated_at IS DISTINCT FROM OLD.escalated_at
+        OR OLD.closed_at IS NOT NULL AND (NEW.closed_at IS DISTINCT FROM OLD.closed_at
+                                          OR NEW.close_reason IS DISTINCT FROM OLD.close_reason
+                                          OR NEW.quorum_nodes IS DISTINCT FROM OLD.quorum_nodes
+                                          OR NEW.escalated_at IS DISTINCT FROM OLD.escalated_at)
+        OR OLD.collected_at IS NOT NULL AND NEW.collected_at IS DISTINCT FROM OLD.collected_at
+        OR OLD.dead_lettered_at IS NOT NULL AND NEW.dead_lettered_at IS DISTINCT FROM OLD.dead_lettered_at
+        OR OLD.settled_at IS NOT NULL AND NEW.settled_at IS DISTINCT FROM OLD.settled_at)
+    EXECUTE FUNCTION quorate_store.forbid('the end of a round is written once');
+CREATE TRIGGER round_transition BEFORE UPDATE ON quorate_store.round
+    FOR EACH ROW WHEN (NEW.state <> OLD.state AND NOT (OLD.state = 'open' AND NEW.state <> 'dead_lettered'
+                       OR OLD.state = 'complete' AND NEW.state = 'dead_lettered'))
+    EXECUTE FUNCTION quorate_store.forbid('no way leads out of a terminal state but complete to dead_lettered');
+
+CREATE FUNCTION quorate_store.round_completes() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_on_time smallint[];
+BEGIN
+    SELECT array_agg(a.node_id ORDER BY a.node_id) INTO v_on_time
+      FROM quorate_store.ack a
+     WHERE a.round_no = NEW.round_no AND NOT a.late;
+    IF NEW.quorum_nodes IS DISTINCT FROM v_on_time THEN
+        RAISE EXCEPTION 'round_no % cannot complete with nodes %: its on-time acks are those of %',
+            NEW.round_no, NEW.quorum_nodes, COALESCE(v_on_time, '{}')
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION quorate_store.round_completes() IS
+    'A round completes with exactly its on-time acks; constraint round_quorum_nodes holds their number against the quorum.';
+CREATE TRIGGER round_completes BEFORE UPDATE ON quorate_store.round
+    FOR EACH ROW WHEN (OLD.state = 'open' AND NEW.state = 'complete')
+    EXECUTE FUNCTION quorate_store.round_completes();
+
+CREATE FUNCTION quorate_store.round_settles() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM quorate_store.envelope e WHERE e.round_no = NEW.round_no) THEN
+        RAISE EXCEPTION 'round_no % cannot settle: it still holds envelopes', NEW.round_no
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF EXISTS (SELECT FROM quorate_store.attempt a WHERE a.round_no = NEW.round_no AND a.outcome IS NULL) THEN
+        RAISE EXCEPTION 'round_no % cannot settle: an attempt has no outcome yet', NEW.round_no
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION quorate_store.round_settles() IS 'A settled round has no payload left and no attempt under way.';
+CREATE TRIGGER round_settles BEFORE UPDATE ON quorate_store.round
+    FOR EACH ROW WHEN (OLD.settled_at IS NULL AND NEW.settled_at IS NOT NULL)
+    EXECUTE FUNCTION quorate_store.round_settles();
+
+CREATE TRIGGER round_kept BEFORE DELETE ON quorate_store.round
+    FOR EACH ROW WHEN (OLD.settled_at IS NULL)
+    EXECUTE FUNCTION quorate_store.forbid('only a settled round can be deleted');
+
+CREATE FUNCTION quorate_store.round_deleted() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM quorate_store.delivery d USING gone g WHERE d.round_no = g.round_no;
+    DELETE FROM quorate_store.attempt a USING gone g WHERE a.round_no = g.round_no;
+    DELETE FROM quorate_store.ack k USING gone g WHERE k.round_no = g.round_no;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION quorate_store.round_deleted() IS 'A settled round is deleted whole: its deliveries, attempts and acks go with it.';
+CREATE TRIGGER round_deleted AFTER DELETE ON quorate_store.round
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_deleted();
+
+-- Rows of a round: inserted only where they belong, never changed, deleted only together with their round.
+
+CREATE FUNCTION quorate_store.delivery_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM added n LEFT JOIN quorate_store.round r ON r.round_no = n.round_no
+                WHERE r.round_no IS NULL OR r.state <> 'open' OR NOT n.node_id = ANY (r.node_ids)) THEN
+        RAISE EXCEPTION 'a delivery belongs to a node of an open round' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER delivery_belongs AFTER INSERT ON quorate_store.delivery
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.delivery_belongs();
+
+CREATE FUNCTION quorate_store.envelope_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM added n
+                 LEFT JOIN quorate_store.round r ON r.round_no = n.round_no AND r.state = 'open'
+                 LEFT JOIN quorate_store.delivery d ON d.round_no = n.round_no AND d.node_id = n.node_id
+                WHERE r.round_no IS NULL OR d.payload_bytes IS DISTINCT FROM octet_length(n.payload)) THEN
+        RAISE EXCEPTION 'an envelope belongs to its delivery in an open round, and has its size'
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER envelope_belongs AFTER INSERT ON quorate_store.envelope
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.envelope_belongs();
+
+CREATE FUNCTION quorate_store.attempt_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM added n
+                 LEFT JOIN quorate_store.round r ON r.round_no = n.round_no
+                 LEFT JOIN quorate_store.delivery d ON d.round_no = n.round_no AND d.node_id = n.node_id
+                WHERE d.round_no IS NULL OR r.round_no IS NULL OR r.settled_at IS NOT NULL
+                   OR NOT (r.state = 'open' OR r.state = 'complete' AND r.after_quorum = 'continue')
+                   OR n.attempt > r.retry_budget OR n.reserved_at > r.deadline_at
+                   OR n.route = 'backup' AND r.escalated_at IS NULL) THEN
+        RAISE EXCEPTION 'an attempt belongs to a delivery, inside its round''s life, budget and deadline, '
+                        'and takes the backup only after the escalation' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER attempt_belongs AFTER INSERT ON quorate_store.attempt
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.attempt_belongs();
+
+CREATE FUNCTION quorate_store.ack_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM added n
+                 LEFT JOIN quorate_store.round r ON r.round_no = n.round_no
+                 LEFT JOIN quorate_store.attempt a ON a.round_no = n.round_no AND a.node_id = n.node_id
+                                                  AND a.route = n.route AND a.attempt = n.attempt
+                WHERE a.round_no IS NULL OR r.round_no IS NULL
+                   OR NOT n.late AND NOT (r.state IN ('open', 'complete') AND n.acked_at <= r.deadline_at)) THEN
+        RAISE EXCEPTION 'an ack belongs to a committed attempt, and is on time only in an open or complete round before its deadline'
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER ack_belongs AFTER INSERT ON quorate_store.ack
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.ack_belongs();
+
+CREATE TRIGGER delivery_frozen BEFORE UPDATE ON quorate_store.delivery
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a delivery never changes');
+CREATE TRIGGER envelope_frozen BEFORE UPDATE ON quorate_store.envelope
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('an envelope never changes');
+CREATE TRIGGER ack_frozen BEFORE UPDATE ON quorate_store.ack
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('an ack never changes');
+CREATE TRIGGER rejection_frozen BEFORE UPDATE ON quorate_store.rejection
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a rejection never changes');
+CREATE TRIGGER attempt_frozen BEFORE UPDATE ON quorate_store.attempt
+    FOR EACH ROW WHEN (OLD.outcome IS NOT NULL OR NEW.round_no <> OLD.round_no OR NEW.node_id <> OLD.node_id
+                       OR NEW.route <> OLD.route OR NEW.attempt <> OLD.attempt OR NEW.reserved_at <> OLD.reserved_at
+                       OR NEW.resends < OLD.resends)
+    EXECUTE FUNCTION quorate_store.forbid('an attempt keeps its key and time, and its outcome is written once');
+
+CREATE FUNCTION quorate_store.goes_with_round() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM gone g JOIN quorate_store.round r ON r.round_no = g.round_no) THEN
+        RAISE EXCEPTION 'DELETE on %.%: rows of a round go only together with their settled round', TG_TABLE_SCHEMA, TG_TABLE_NAME
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+COMMENT ON FUNCTION quorate_store.goes_with_round() IS 'Refuses a DELETE of rows whose round is still there.';
+CREATE TRIGGER delivery_kept AFTER DELETE ON quorate_store.delivery
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.goes_with_round();
+CREATE TRIGGER attempt_kept AFTER DELETE ON quorate_store.attempt
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.goes_with_round();
+CREATE TRIGGER ack_kept AFTER DELETE ON quorate_store.ack
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.goes_with_round();
+
+CREATE FUNCTION quorate_store.envelope_erased() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM gone g
+                 JOIN quorate_store.round r ON r.round_no = g.round_no AND r.state = 'open'
+                 LEFT JOIN quorate_store.ack k ON k.round_no = g.round_no AND k.node_id = g.node_id
+                WHERE k.round_no IS NULL) THEN
+        RAISE EXCEPTION 'an envelope of an open round is erased only once its node has acked it'
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER envelope_erased AFTER DELETE ON quorate_store.envelope
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.envelope_erased();
+
+CREATE FUNCTION quorate_store.rejection_kept() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM gone g JOIN quorate_store.ledger l ON l.round_id = g.round_id
+                 JOIN quorate_store.round r ON r.round_no = l.round_no) THEN
+        RAISE EXCEPTION 'rejections of a round go only after their round' USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER rejection_kept AFTER DELETE ON quorate_store.rejection
+    REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.rejection_kept();
+
+DO $$
+DECLARE
+    v_trigger record;
+BEGIN
+    FOR v_trigger IN
+        SELECT t.tgrelid::regclass AS relation, t.tgname AS name
+          FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+         WHERE c.relnamespace = 'quorate_store'::regnamespace AND NOT t.tgisinternal
+    LOOP
+        EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', v_trigger.relation, v_trigger.name);
+    END LOOP;
+END $$;

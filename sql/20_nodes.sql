@@ -1,0 +1,71 @@
+-- Nodes: who can be sent envelopes, where, and whose key signs the receipts.
+
+CREATE FUNCTION quorate.add_node(node_id int, url text, receipt_key text, backup_url text DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    v_version int;
+BEGIN
+    IF node_id IS NULL OR node_id NOT BETWEEN 1 AND 32767 THEN
+        PERFORM quorate_store.invalid(format('node id %s is out of range', COALESCE(node_id::text, 'NULL')), 'Use 1 to 32767.');
+    END IF;
+    IF NOT COALESCE(quorate_store.url_valid(url), false) THEN
+        PERFORM quorate_store.invalid(format('url "%s" of node %s is no usable URL', left(url, 200), node_id),
+            'Use http:// or https:// with a host, without user, password or fragment, at most 2048 characters.');
+    END IF;
+    IF backup_url IS NOT NULL AND NOT quorate_store.url_valid(backup_url) THEN
+        PERFORM quorate_store.invalid(format('backup url "%s" of node %s is no usable URL', left(backup_url, 200), node_id),
+            'Use http:// or https:// with a host, without user, password or fragment, at most 2048 characters.');
+    END IF;
+    IF COALESCE(receipt_key, '') !~ '^whpk_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' THEN
+        PERFORM quorate_store.invalid(format('receipt key of node %s is no Ed25519 public key', node_id),
+            'Use whpk_ followed by the base64 of the 32-byte key, as quorate keygen prints it.');
+    END IF;
+    -- One writer a node at a time: the second one then sees the first one's version.
+    PERFORM pg_advisory_xact_lock(quorate_store.fence_class(), -node_id);
+    SELECT v.version INTO v_version
+      FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version
+     WHERE n.node_id = add_node.node_id AND v.url = add_node.url AND v.receipt_key = add_node.receipt_key
+       AND v.backup_url IS NOT DISTINCT FROM add_node.backup_url;
+    IF v_version IS NOT NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO quorate_store.node_version (node_id, url, backup_url, receipt_key)
+    VALUES (add_node.node_id, add_node.url, add_node.backup_url, add_node.receipt_key)
+    RETURNING version INTO v_version;
+    INSERT INTO quorate_store.node AS n (node_id, current_version) VALUES (add_node.node_id, v_version)
+    ON CONFLICT ON CONSTRAINT node_pkey DO UPDATE SET current_version = EXCLUDED.current_version;
+END $$;
+COMMENT ON FUNCTION quorate.add_node(int, text, text, text) IS
+'Adds a node, or gives an existing one (which stays enabled or disabled) these URLs and this key from now on; rounds that are open keep theirs.
+node_id: 1..32767. url, backup_url: http or https, at most 2048 characters; backup_url NULL: none.
+receipt_key: whpk_ and the base64 of the node''s Ed25519 public key, the same for both routes.
+Errors: QR007. Locks: serialises with other add_node calls for this node until the transaction ends.';
+
+CREATE FUNCTION quorate.set_node_enabled(node_id int, enabled boolean) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+BEGIN
+    IF node_id IS NULL OR enabled IS NULL THEN
+        PERFORM quorate_store.invalid('set_node_enabled needs a node id and true or false, not NULL');
+    END IF;
+    UPDATE quorate_store.node n SET enabled = set_node_enabled.enabled WHERE n.node_id = set_node_enabled.node_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'unknown node %', node_id USING ERRCODE = 'QR008', HINT = 'quorate.nodes lists them; add_node adds one.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate.set_node_enabled(int, boolean) IS
+'Enables or disables a node for rounds opened from now on; rounds that are open keep it.
+Errors: QR007 (NULL), QR008 (unknown node).';
+
+CREATE FUNCTION quorate.set_envelope_limit(bytes int) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF bytes IS NULL OR bytes NOT BETWEEN 1 AND 16777216 THEN
+        PERFORM quorate_store.invalid(format('envelope limit %s is out of range', COALESCE(bytes::text, 'NULL')),
+            'Use 1 to 16777216 bytes.');
+    END IF;
+    UPDATE quorate_store.deployment SET max_envelope_bytes = bytes;
+END $$;
+COMMENT ON FUNCTION quorate.set_envelope_limit(int) IS
+'Sets the size above which distribute says invalid_payload. bytes: 1..16777216 (16 MiB, the default). Errors: QR007.';

@@ -1,0 +1,130 @@
+-- Distributing envelopes: each gets its verdict, and every refusal is a row.
+
+CREATE OR REPLACE FUNCTION quorate_store.check_envelopes(p_node_ids int[], p_payloads bytea[]) RETURNS void
+LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_bytes bigint;
+BEGIN
+    IF p_node_ids IS NULL OR p_payloads IS NULL OR cardinality(p_node_ids) <> cardinality(p_payloads)
+       OR array_ndims(p_node_ids) > 1 OR array_ndims(p_payloads) > 1 THEN
+        PERFORM quorate_store.invalid(format('%s node ids stand against %s payloads',
+            COALESCE(cardinality(p_node_ids)::text, 'NULL'), COALESCE(cardinality(p_payloads)::text, 'NULL')),
+            'Give two plain arrays of one length.');
+    END IF;
+    IF array_position(p_node_ids, NULL) IS NOT NULL THEN
+        PERFORM quorate_store.invalid('a node id is NULL');
+    END IF;
+    SELECT sum(COALESCE(octet_length(u), -300000000)) INTO v_bytes FROM unnest(p_payloads) u;
+    IF v_bytes < 0 THEN
+        PERFORM quorate_store.invalid('a payload is NULL');
+    END IF;
+    IF v_bytes > 268435456 THEN
+        PERFORM quorate_store.invalid(format('the payloads of one call have %s bytes', v_bytes), 'Keep them at 268435456 (256 MiB) or fewer.');
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate_store.check_envelopes(int[], bytea[]) IS 'Raises QR007 unless the two arrays fit together and pass the limit of one call.';
+
+CREATE FUNCTION quorate.distribute(round_id text, nonce bigint, node_ids int[], payloads bytea[])
+RETURNS TABLE (node_id int, verdict text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    v_round record;
+    v_limit int;
+    v_digest bytea;
+    v_known bytea;
+    v_verdict quorate_store.verdict;
+    v_accepted boolean := false;
+BEGIN
+    PERFORM quorate_store.check_envelopes(node_ids, payloads);
+    IF round_id IS NULL OR nonce IS NULL THEN
+        PERFORM quorate_store.invalid('distribute needs a round id and a nonce, not NULL');
+    END IF;
+    SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d;
+    -- The round's row lock: it cannot end, nor be claimed, between a verdict and this transaction's commit.
+    SELECT r.round_no, r.state, r.deadline_at, r.node_ids, r.owner, l.nonce INTO v_round
+      FROM quorate_store.ledger l JOIN quorate_store.round r ON r.round_no = l.round_no
+     WHERE l.round_id = distribute.round_id
+       FOR UPDATE OF r;
+    FOR i IN 1 .. cardinality(node_ids) LOOP
+        v_digest := sha256(payloads[i]);
+        v_known := NULL;
+        IF v_round.round_no IS NOT NULL THEN
+            SELECT d.payload_sha256 INTO v_known FROM quorate_store.delivery d
+             WHERE d.round_no = v_round.round_no AND d.node_id = distribute.node_ids[i];
+        END IF;
+        v_verdict := CASE
+            WHEN v_round.round_no IS NULL THEN 'unknown_round'
+            WHEN v_round.nonce <> distribute.nonce THEN 'stale_nonce'
+            WHEN node_ids[i] <> ALL (v_round.node_ids) THEN 'unknown_node'
+            WHEN octet_length(payloads[i]) NOT BETWEEN 1 AND v_limit THEN 'invalid_payload'
+            WHEN v_known = v_digest THEN 'duplicate'
+            WHEN v_known IS NOT NULL THEN 'conflict'
+            WHEN v_round.state <> 'open' OR clock_timestamp() > v_round.deadline_at THEN 'round_closed'
+            ELSE 'accepted' END;
+        IF v_verdict = 'accepted' THEN
+            INSERT INTO quorate_store.delivery (round_no, node_id, payload_sha256, payload_bytes)
+            VALUES (v_round.round_no, node_ids[i], v_digest, octet_length(payloads[i]));
+            INSERT INTO quorate_store.envelope (round_no, node_id, payload) VALUES (v_round.round_no, node_ids[i], payloads[i]);
+            v_accepted := true;
+        ELSIF v_verdict <> 'duplicate' THEN
+            INSERT INTO quorate_store.rejection (round_id, node_id, nonce, verdict)
+            VALUES (left(distribute.round_id, 128), node_ids[i], distribute.nonce, v_verdict);
+        END IF;
+        RETURN QUERY SELECT distribute.node_ids[i], v_verdict::text;
+    END LOOP;
+    IF v_accepted THEN
+        IF v_round.owner <> 0 THEN
+            UPDATE quorate_store.round r SET news = true WHERE r.round_no = v_round.round_no;
+        END IF;
+        PERFORM pg_notify('quorate_work', '');
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate.distribute(text, bigint, int[], bytea[]) IS
+'Stores envelopes of an open round for delivery. nonce: the round''s own. node_ids[i] is sent payloads[i]: 1 byte..16 MiB each, at most 256 MiB in one call.
+Result: one row per envelope in the order given, with the first verdict that matches: unknown_round, stale_nonce, unknown_node, invalid_payload,
+duplicate (the same bytes as before by SHA-256: harmless), conflict, round_closed, accepted. Refusals do not abort the caller''s
+other envelopes; each is a row in quorate.rejections.
+Errors: QR007 for NULLs, arrays that do not fit together and too many bytes. Locks: the round''s row, until the transaction ends: commit soon.';
+
+CREATE FUNCTION quorate.submit_round(
+    round_id text, quorum int, node_ids int[], payloads bytea[], INOUT nonce bigint DEFAULT NULL,
+    per_share_timeout interval DEFAULT '2 s', retry_budget int DEFAULT 4, base_backoff interval DEFAULT '50 ms',
+    max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,
+    after_quorum text DEFAULT 'continue', OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
+    OUT fresh_until timestamptz)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_variable
+DECLARE
+    v_round record;
+    v_limit int;
+    v_refused text;
+BEGIN
+    PERFORM quorate_store.check_envelopes(node_ids, payloads);
+    SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d;
+    SELECT * INTO v_round
+      FROM quorate_store.new_round(round_id, quorum, node_ids, nonce, per_share_timeout, retry_budget, base_backoff, max_backoff,
+                                   round_deadline, freshness, after_quorum);
+    SELECT string_agg(format('node %s: invalid_payload, %s bytes', u.node_id, octet_length(u.payload)), '; ' ORDER BY u.node_id)
+      INTO v_refused
+      FROM unnest(node_ids, payloads) AS u (node_id, payload)
+     WHERE octet_length(u.payload) NOT BETWEEN 1 AND v_limit;
+    IF v_refused IS NOT NULL THEN
+        RAISE EXCEPTION 'an envelope of round "%" was refused, so nothing was stored', round_id
+            USING ERRCODE = 'QR009', DETAIL = v_refused, HINT = format('An envelope has 1 to %s bytes.', v_limit);
+    END IF;
+    INSERT INTO quorate_store.delivery (round_no, node_id, payload_sha256, payload_bytes)
+    SELECT v_round.round_no, u.node_id, sha256(u.payload), octet_length(u.payload)
+      FROM unnest(node_ids, payloads) AS u (node_id, payload);
+    INSERT INTO quorate_store.envelope (round_no, node_id, payload)
+    SELECT v_round.round_no, u.node_id, u.payload FROM unnest(node_ids, payloads) AS u (node_id, payload);
+    PERFORM pg_notify('quorate_work', '');
+    nonce := v_round.nonce;
+    opened_at := v_round.opened_at;
+    escalate_at := v_round.escalate_at;
+    deadline_at := v_round.deadline_at;
+    fresh_until := v_round.fresh_until;
+END $$;
+COMMENT ON FUNCTION quorate.submit_round(text, int, int[], bytea[], bigint, interval, int, interval, interval, interval, interval, text) IS
+'open_round and distribute in one commit, all or nothing: the round''s nodes are node_ids, and node_ids[i] is sent payloads[i].
+Arguments, result and errors as for open_round; besides, QR009 when an envelope is refused (DETAIL says which and why).';

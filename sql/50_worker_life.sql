@@ -1,0 +1,130 @@
+-- A coordinator's life in the database: it joins, beats, closes what is due, fences the dead, and leaves.
+
+CREATE FUNCTION quorate_worker.join_deployment(
+    p_instance_id uuid, p_name text, p_lease interval, OUT instance_no int, OUT deployment_id text, OUT schema_version int)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO quorate_store.coordinator AS c (instance_id, name, lease) VALUES (p_instance_id, p_name, p_lease)
+    ON CONFLICT (instance_id) DO UPDATE SET heartbeat_at = clock_timestamp()
+    RETURNING c.instance_no INTO instance_no;
+    SELECT d.deployment_id INTO STRICT deployment_id FROM quorate_store.deployment d;
+    SELECT max(m.number) INTO schema_version FROM quorate_store.migration m;
+END $$;
+COMMENT ON FUNCTION quorate_worker.join_deployment(uuid, text, interval) IS
+'Registers one start of a coordinator; idempotent by p_instance_id. p_lease: how long it may be silent before others fence it.
+Result: its number (the fencing token), the deployment''s id and the schema''s version.';
+
+CREATE OR REPLACE FUNCTION quorate_store.fence(p_instance int) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_id uuid;
+BEGIN
+    -- A frozen process may sit on a half-sent result, and so on its transaction: end its sessions first. (Not allowed for
+    -- sessions of another role: then the lock below is only had once they are gone.)
+    SELECT c.instance_id INTO v_id FROM quorate_store.coordinator c WHERE c.instance_no = p_instance;
+    BEGIN
+        PERFORM pg_terminate_backend(s.pid) FROM pg_stat_activity s
+          WHERE s.application_name = 'quorate ' || v_id AND s.datname = current_database() AND s.pid <> pg_backend_pid();
+    EXCEPTION WHEN insufficient_privilege THEN
+        NULL;
+    END;
+    IF NOT pg_try_advisory_xact_lock(quorate_store.fence_class(), p_instance) THEN
+        RETURN false; -- a batch of it is still under way: the next tick tries again
+    END IF;
+    UPDATE quorate_store.coordinator c
+       SET ended_at = clock_timestamp(), end_reason = 'fenced'
+     WHERE c.instance_no = p_instance AND c.ended_at IS NULL AND c.heartbeat_at + c.lease < clock_timestamp();
+    RETURN FOUND;
+END $$;
+COMMENT ON FUNCTION quorate_store.fence(int) IS
+    'Fences one silent instance, if none of its batches is under way: from then on it reserves and overwrites nothing, and its rounds can be claimed.';
+
+CREATE OR REPLACE FUNCTION quorate_store.end_due_rounds(p_notify boolean, p_max int, OUT stalled int, OUT dead_lettered int)
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    v_now timestamptz;
+    v_due bigint[];
+    v_ended bigint[];
+BEGIN
+    v_due := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                    WHERE r.state = 'open' AND r.deadline_at < clock_timestamp()
+                    ORDER BY r.deadline_at LIMIT p_max FOR UPDATE SKIP LOCKED);
+    v_now := clock_timestamp();
+    WITH ended AS (UPDATE quorate_store.round r SET state = 'stalled', closed_at = v_now, close_reason = 'deadline'
+                    WHERE r.round_no = ANY (v_due) RETURNING r.round_no)
+    SELECT array_agg(e.round_no) INTO v_ended FROM ended e;
+    stalled := COALESCE(cardinality(v_ended), 0);
+    IF p_notify THEN
+        PERFORM pg_notify('quorate_round', l.round_id || ' stalled') FROM quorate_store.ledger l WHERE l.round_no = ANY (v_ended);
+    END IF;
+    v_due := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                    WHERE r.state = 'complete' AND r.collected_at IS NULL AND r.fresh_until < clock_timestamp()
+                    ORDER BY r.fresh_until LIMIT p_max FOR UPDATE SKIP LOCKED);
+    v_now := clock_timestamp();
+    WITH ended AS (UPDATE quorate_store.round r SET state = 'dead_lettered', dead_lettered_at = v_now
+                    WHERE r.round_no = ANY (v_due) RETURNING r.round_no)
+    SELECT array_agg(e.round_no) INTO v_ended FROM ended e;
+    dead_lettered := COALESCE(cardinality(v_ended), 0);
+    IF p_notify THEN
+        PERFORM pg_notify('quorate_round', l.round_id || ' dead_lettered') FROM quorate_store.ledger l
+          WHERE l.round_no = ANY (v_ended);
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate_store.end_due_rounds(boolean, int) IS
+    'Stalls and dead-letters whatever is due, whoever owns it, at most p_max of each; locked rounds are left for the next call.';
+
+CREATE FUNCTION quorate_worker.tick(
+    p_instance int, p_notify boolean, p_max int,
+    OUT alive boolean, OUT stalled int, OUT dead_lettered int, OUT fenced int, OUT work boolean, OUT failed_rounds bigint[],
+    OUT next_due_us bigint, OUT now_us bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    v_other int;
+    v_due record;
+BEGIN
+    UPDATE quorate_store.coordinator c SET heartbeat_at = clock_timestamp() WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
+    alive := FOUND;
+    SELECT e.stalled, e.dead_lettered INTO stalled, dead_lettered FROM quorate_store.end_due_rounds(p_notify, p_max) e;
+    fenced := 0;
+    FOR v_other IN SELECT c.instance_no FROM quorate_store.coordinator c
+                    WHERE c.cleared_at IS NULL AND c.ended_at IS NULL AND c.heartbeat_at + c.lease < clock_timestamp()
+                      AND c.instance_no <> p_instance LOOP
+        fenced := fenced + quorate_store.fence(v_other)::int;
+    END LOOP;
+    UPDATE quorate_store.coordinator c SET cleared_at = clock_timestamp()
+     WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL
+       AND NOT EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = c.instance_no AND r.settled_at IS NULL);
+    work := EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = 0 AND r.settled_at IS NULL)
+         OR EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = p_instance AND r.news AND r.settled_at IS NULL)
+         OR EXISTS (SELECT FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
+    SELECT array_agg(f.round_no) INTO failed_rounds
+      FROM (SELECT r.round_no FROM quorate_store.round r
+             WHERE r.owner = p_instance AND r.state IN ('stalled', 'cancelled') AND r.settled_at IS NULL
+             ORDER BY r.round_no LIMIT p_max) f;
+    SELECT least((SELECT min(r.deadline_at) FROM quorate_store.round r WHERE r.state = 'open'),
+                 (SELECT min(r.fresh_until) FROM quorate_store.round r
+                   WHERE r.state = 'complete' AND r.collected_at IS NULL AND r.fresh_until IS NOT NULL)) AS due_at INTO v_due;
+    next_due_us := greatest(0, extract(epoch FROM v_due.due_at - clock_timestamp()) * 1000000)::bigint;
+    now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
+END $$;
+COMMENT ON FUNCTION quorate_worker.tick(int, boolean, int) IS
+'One beat of a coordinator: its heartbeat; closes due rounds of any owner (at most p_max of each kind); fences silent instances.
+p_notify false: closes without notifications (they are hints; for when the notification queue is full).
+Result: alive (false: fenced, rejoin under a new instance id), what was ended, whether rounds wait to be claimed, own rounds that stalled or
+were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), and the database''s clock.';
+
+CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE quorate_store.coordinator c SET ended_at = clock_timestamp(), end_reason = 'left'
+     WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
+    PERFORM pg_notify('quorate_work', '');
+END $$;
+COMMENT ON FUNCTION quorate_worker.leave(int) IS 'A coordinator goes: others may claim its rounds at once. Idempotent.';
+
+CREATE FUNCTION quorate_worker.node_versions(p_versions int[])
+RETURNS TABLE (version int, node_id smallint, url text, backup_url text, receipt_key text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT v.version, v.node_id, v.url, v.backup_url, v.receipt_key FROM quorate_store.node_version v WHERE v.version = ANY (p_versions)
+$$;
+COMMENT ON FUNCTION quorate_worker.node_versions(int[]) IS 'URLs and keys of node versions; they never change, so a coordinator may keep them.';

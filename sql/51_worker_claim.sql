@@ -1,0 +1,131 @@
+-- Claiming rounds, with the first attempt of each of their deliveries, and reading back what a coordinator owns.
+
+CREATE OR REPLACE FUNCTION quorate_store.round_work(p_instance int, p_round_nos bigint[])
+RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
+               escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
+               node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
+               primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
+               backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
+               now_us bigint)
+LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    RETURN QUERY
+    SELECT r.round_no, l.round_id, l.nonce, r.state::text, r.after_quorum = 'stop', r.escalated_at IS NOT NULL,
+           (extract(epoch FROM r.escalate_at - v_now) * 1000000)::bigint, (extract(epoch FROM r.deadline_at - v_now) * 1000000)::bigint,
+           (extract(epoch FROM r.per_share_timeout) * 1000000)::bigint, (extract(epoch FROM r.base_backoff) * 1000000)::bigint,
+           (extract(epoch FROM r.max_backoff) * 1000000)::bigint, r.retry_budget,
+           d.node_id, r.node_versions[array_position(r.node_ids, d.node_id)], d.payload_bytes, d.payload_sha256,
+           k.round_no IS NOT NULL,
+           p.used, p.refused, p.open, p.mine, (extract(epoch FROM p.retry_at - v_now) * 1000000)::bigint,
+           b.used, b.refused, b.open, b.mine, (extract(epoch FROM b.retry_at - v_now) * 1000000)::bigint,
+           (extract(epoch FROM v_now) * 1000000)::bigint
+      FROM unnest(p_round_nos) AS u (round_no)
+      JOIN quorate_store.round r ON r.round_no = u.round_no
+      JOIN quorate_store.ledger l ON l.round_no = r.round_no
+      LEFT JOIN quorate_store.delivery d ON d.round_no = r.round_no
+      LEFT JOIN quorate_store.ack k ON k.round_no = d.round_no AND k.node_id = d.node_id
+     CROSS JOIN LATERAL (
+           SELECT count(*)::smallint AS used, COALESCE(bool_or(a.outcome = 'refused'), false) AS refused,
+                  COALESCE(max(a.attempt) FILTER (WHERE a.outcome IS NULL), 0)::smallint AS open,
+                  COALESCE(bool_or(a.owner = p_instance) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
+             FROM quorate_store.attempt a
+            WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'primary') p
+     CROSS JOIN LATERAL (
+           SELECT count(*)::smallint AS used, COALESCE(bool_or(a.outcome = 'refused'), false) AS refused,
+                  COALESCE(max(a.attempt) FILTER (WHERE a.outcome IS NULL), 0)::smallint AS open,
+                  COALESCE(bool_or(a.owner = p_instance) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
+             FROM quorate_store.attempt a
+            WHERE r.escalated_at IS NOT NULL
+              AND a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'backup') b;
+END $$;
+COMMENT ON FUNCTION quorate_store.round_work(int, bigint[]) IS
+'All that a coordinator needs to go on with rounds: a row per delivery, or one with node_id NULL for a round without any. Times are microseconds
+left (negative: past). used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: p_instance reserved it.';
+
+CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_busy int[])
+RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
+               escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
+               node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
+               primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
+               backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
+               now_us bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz;
+    v_left int[];
+    v_claimed bigint[];
+    v_renewed bigint[];
+BEGIN
+    IF NOT quorate_store.enter_batch(p_instance) THEN
+        RETURN;
+    END IF;
+    v_left := ARRAY(SELECT c.instance_no FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
+    WITH picked AS (SELECT r.round_no FROM quorate_store.round r
+                     WHERE r.settled_at IS NULL AND r.owner = ANY (v_left || 0)
+                     LIMIT p_max FOR UPDATE SKIP LOCKED),
+    claimed AS (UPDATE quorate_store.round r SET owner = p_instance, news = false FROM picked p
+                 WHERE r.round_no = p.round_no RETURNING r.round_no)
+    SELECT array_agg(c.round_no) INTO v_claimed FROM claimed c;
+    WITH picked AS (SELECT r.round_no FROM quorate_store.round r
+                     WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.news
+                     LIMIT p_max FOR UPDATE SKIP LOCKED),
+    renewed AS (UPDATE quorate_store.round r SET news = false FROM picked p WHERE r.round_no = p.round_no RETURNING r.round_no)
+    SELECT array_agg(n.round_no) INTO v_renewed FROM renewed n;
+    v_claimed := v_claimed || v_renewed;
+    IF v_claimed IS NULL THEN
+        RETURN;
+    END IF;
+    v_now := clock_timestamp();
+    -- The claim reserves each delivery's first attempt as well, unless its endpoint has no free slot.
+    INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at)
+    SELECT r.round_no, d.node_id, 'primary', 1, p_instance, v_now
+      FROM unnest(v_claimed) AS u (round_no)
+      JOIN quorate_store.round r ON r.round_no = u.round_no AND r.state = 'open' AND v_now <= r.deadline_at
+      JOIN quorate_store.delivery d ON d.round_no = r.round_no
+     WHERE r.node_versions[array_position(r.node_ids, d.node_id)] <> ALL (p_busy)
+    ON CONFLICT DO NOTHING;
+    RETURN QUERY SELECT * FROM quorate_store.round_work(p_instance, v_claimed);
+END $$;
+COMMENT ON FUNCTION quorate_worker.claim(int, int, int[]) IS
+'Claims up to p_max unsettled rounds that nobody owns (or whose owner was fenced or has left), and takes up to p_max of the instance''s own that got new envelopes.
+Reserves the first attempt, on the primary route, of every delivery that has none, but for nodes in p_busy (node versions whose endpoint has no free slot).
+Result: as quorate_store.round_work. Nothing when the instance is fenced. Skips locked rounds, waits for none.';
+
+CREATE FUNCTION quorate_worker.owned(p_instance int, p_after bigint, p_max int)
+RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
+               escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
+               node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
+               primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
+               backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
+               now_us bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+BEGIN
+    RETURN QUERY
+    SELECT * FROM quorate_store.round_work(p_instance,
+        ARRAY(SELECT r.round_no FROM quorate_store.round r
+               WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.round_no > p_after
+               ORDER BY r.round_no LIMIT p_max));
+END $$;
+COMMENT ON FUNCTION quorate_worker.owned(int, bigint, int) IS
+'The instance''s own unsettled rounds after round_no p_after, ascending, at most p_max: how a coordinator reads its whole state again after it lost a
+connection. Result: as quorate_store.round_work.';
+
+CREATE FUNCTION quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
+RETURNS TABLE (round_no bigint, node_id smallint, payload bytea)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT e.round_no, e.node_id, e.payload
+      FROM unnest(p_round_nos, p_node_ids) AS u (round_no, node_id)
+      JOIN quorate_store.envelope e ON e.round_no = u.round_no AND e.node_id = u.node_id;
+END $$;
+COMMENT ON FUNCTION quorate_worker.envelopes(bigint[], smallint[]) IS
+'The payloads of the deliveries named; those erased meanwhile are left out. A read in a transaction of its own: a slow reader holds no lock.';

@@ -1,0 +1,216 @@
+-- Delivering: retries are reserved, outcomes and acks recorded, rounds escalated and settled; each call takes a whole batch.
+--
+-- None of these waits for a row lock: a round that someone else holds is reported as locked, and the coordinator brings its
+-- rows again in a later batch. So no dealer's open transaction can stop a coordinator, and two batches never deadlock.
+
+CREATE FUNCTION quorate_worker.reserve(p_instance int, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
+RETURNS TABLE (round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_alive boolean := quorate_store.enter_batch(p_instance);
+    v_locked bigint[];
+    v_now timestamptz;
+BEGIN
+    v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                       WHERE r.round_no = ANY (p_round_nos) AND r.owner = p_instance AND v_alive
+                       ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
+    v_now := clock_timestamp();
+    RETURN QUERY
+    WITH asked AS (
+        SELECT u.round_no, u.node_id, u.route::quorate_store.route AS route, u.attempt
+          FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts) AS u (round_no, node_id, route, attempt)),
+    reserved AS (
+        INSERT INTO quorate_store.attempt AS a (round_no, node_id, route, attempt, owner, reserved_at)
+        SELECT q.round_no, q.node_id, q.route, q.attempt, p_instance, v_now
+          FROM asked q
+          JOIN quorate_store.round r ON r.round_no = q.round_no AND v_now <= r.deadline_at AND q.attempt <= r.retry_budget
+                                    AND (r.state = 'open' OR r.state = 'complete' AND r.after_quorum = 'continue')
+         WHERE q.round_no = ANY (v_locked)
+           AND NOT EXISTS (SELECT FROM quorate_store.ack k WHERE k.round_no = q.round_no AND k.node_id = q.node_id)
+        -- Reserved before and without an outcome: by a predecessor, so it is sent again under the same number; or by this instance in a
+        -- batch whose commit it did not hear of, so it has not been sent yet.
+        ON CONFLICT ON CONSTRAINT attempt_pkey DO UPDATE
+            SET resends = a.resends + (a.owner <> EXCLUDED.owner)::int, owner = EXCLUDED.owner
+            WHERE a.outcome IS NULL
+        RETURNING a.round_no, a.node_id, a.route, a.attempt)
+    SELECT q.round_no, q.node_id, q.route::text, q.attempt, g.round_no IS NOT NULL,
+           CASE WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced'
+                WHEN r.round_no IS NULL THEN 'gone'
+                WHEN q.round_no <> ALL (v_locked) THEN 'locked'
+                ELSE r.state::text END,
+           (extract(epoch FROM v_now) * 1000000)::bigint
+      FROM asked q
+      LEFT JOIN quorate_store.round r ON r.round_no = q.round_no
+      LEFT JOIN reserved g ON g.round_no = q.round_no AND g.node_id = q.node_id AND g.route = q.route AND g.attempt = q.attempt;
+END $$;
+COMMENT ON FUNCTION quorate_worker.reserve(int, bigint[], smallint[], text[], smallint[]) IS
+'Reserves attempts of rounds that the instance owns: rows that must be committed before their requests are sent. Arrays of one length, no key twice.
+Result, a row per attempt asked for: granted, or not because the node has acked, the deadline has passed or the round has ended; state: the round''s, or
+locked (ask again), fenced (the instance lost it) or gone (pruned). Idempotent by key.';
+
+CREATE FUNCTION quorate_worker.record(
+    p_instance int, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[],
+    p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
+RETURNS TABLE (round_no bigint, state text, settled boolean, completed_us bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_alive boolean := quorate_store.enter_batch(p_instance);
+    v_locked bigint[];
+    v_now timestamptz;
+    v_ended bigint[];
+    v_done bigint[];
+BEGIN
+    v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
+                       ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
+    v_now := clock_timestamp(); -- after the locks: on time or late is decided by this one reading
+    INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt)
+    SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt, v_now,
+           NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.receipt
+      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_receipts) AS u (round_no, node_id, route, attempt, receipt)
+      JOIN quorate_store.round r ON r.round_no = u.round_no
+     WHERE u.receipt IS NOT NULL AND u.round_no = ANY (v_locked)
+    ON CONFLICT DO NOTHING;
+    -- Fencing: only whom the attempt belongs to writes its outcome, and only once; the round's owner says in_doubt for a predecessor.
+    UPDATE quorate_store.attempt a
+       SET outcome = u.outcome::quorate_store.outcome, finished_at = v_now, http_status = u.status,
+           retry_at = v_now + u.retry_us * interval '1 microsecond'
+      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_outcomes, p_statuses, p_retry_us)
+           AS u (round_no, node_id, route, attempt, outcome, status, retry_us)
+      JOIN quorate_store.round r ON r.round_no = u.round_no
+     WHERE a.round_no = u.round_no AND a.node_id = u.node_id AND a.route = u.route::quorate_store.route AND a.attempt = u.attempt
+       AND a.outcome IS NULL AND (a.owner = p_instance OR u.outcome = 'in_doubt' AND r.owner = p_instance)
+       AND v_alive AND u.round_no = ANY (v_locked);
+    -- Whoever has all acks and no attempt under way settles in the same breath.
+    v_done := ARRAY(SELECT r.round_no FROM unnest(v_locked) AS u (round_no)
+                      JOIN quorate_store.round r ON r.round_no = u.round_no
+                     WHERE r.settled_at IS NULL AND (r.state <> 'open' OR v_now <= r.deadline_at)
+                       AND cardinality(r.node_ids) = (SELECT count(*) FROM quorate_store.ack k WHERE k.round_no = r.round_no)
+                       AND NOT EXISTS (SELECT FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL));
+    DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
+    WITH counted AS (
+        SELECT r.round_no, r.state, k.nodes,
+               CASE WHEN r.state <> 'open' THEN r.state
+                    WHEN v_now > r.deadline_at THEN 'stalled'
+                    WHEN cardinality(k.nodes) >= r.quorum THEN 'complete'
+                    ELSE 'open' END AS new_state,
+               r.round_no = ANY (v_done) AS done
+          FROM unnest(v_locked) AS u (round_no)
+          JOIN quorate_store.round r ON r.round_no = u.round_no
+         CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) AS nodes
+                               FROM quorate_store.ack a WHERE a.round_no = r.round_no AND NOT a.late) k),
+    ended AS (
+        UPDATE quorate_store.round r
+           SET state = c.new_state,
+               closed_at = COALESCE(r.closed_at, v_now),
+               close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
+               quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
+               settled_at = CASE WHEN c.done THEN v_now END
+          FROM counted c
+         WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
+        RETURNING r.round_no, c.new_state <> c.state AS changed)
+    SELECT array_agg(e.round_no) FILTER (WHERE e.changed) INTO v_ended FROM ended e;
+    IF p_notify AND v_ended IS NOT NULL THEN
+        PERFORM pg_notify('quorate_round', l.round_id || ' ' || r.state::text)
+           FROM unnest(v_ended) AS u (round_no)
+           JOIN quorate_store.round r ON r.round_no = u.round_no JOIN quorate_store.ledger l ON l.round_no = r.round_no;
+    END IF;
+    RETURN QUERY
+    SELECT DISTINCT u.round_no,
+           CASE WHEN r.round_no IS NULL THEN 'gone' WHEN u.round_no <> ALL (v_locked) THEN 'locked'
+                WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced' ELSE r.state::text END,
+           r.settled_at IS NOT NULL,
+           CASE WHEN r.round_no = ANY (v_ended) AND r.state IN ('complete', 'stalled')
+                THEN (extract(epoch FROM r.closed_at - r.opened_at) * 1000000)::bigint END
+      FROM unnest(p_round_nos) AS u (round_no)
+      LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
+END $$;
+COMMENT ON FUNCTION quorate_worker.record(int, boolean, bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[], bytea[]) IS
+'Records outcomes of attempts and, where p_receipts is not NULL, acks (verified by the caller), and completes every round whose t-th distinct on-time ack this stores,
+by the database''s clock read under the rounds'' row locks. A receipt of a fenced instance counts like any other; its outcomes do not.
+p_retry_us: microseconds until the route''s next attempt may start, NULL for none. p_notify false: without notifications (for when the queue is full).
+Result, a row per round: its state, or locked (nothing was written for it: bring it again), fenced (acks were stored, but the instance lost the round) or
+gone; whether it is settled; microseconds from opening to its end if this call ended it. Idempotent by key.';
+
+CREATE FUNCTION quorate_worker.escalate(p_instance int, p_round_nos bigint[])
+RETURNS TABLE (round_no bigint, state text, escalated boolean, first boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_alive boolean := quorate_store.enter_batch(p_instance);
+    v_locked bigint[];
+    v_now timestamptz;
+    v_escalated bigint[];
+BEGIN
+    v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                       WHERE r.round_no = ANY (p_round_nos) AND r.owner = p_instance AND v_alive
+                       ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
+    v_now := clock_timestamp();
+    WITH escalated AS (
+        UPDATE quorate_store.round r SET escalated_at = v_now
+         WHERE r.round_no = ANY (v_locked) AND r.state = 'open' AND r.escalated_at IS NULL
+           AND v_now >= r.escalate_at AND v_now <= r.deadline_at
+           AND EXISTS (SELECT FROM unnest(r.node_ids, r.node_versions) AS n (node_id, version)
+                         JOIN quorate_store.node_version v ON v.version = n.version AND v.backup_url IS NOT NULL
+                        WHERE NOT EXISTS (SELECT FROM quorate_store.ack k WHERE k.round_no = r.round_no AND k.node_id = n.node_id))
+        RETURNING r.round_no)
+    SELECT array_agg(e.round_no) INTO v_escalated FROM escalated e;
+    RETURN QUERY
+    SELECT u.round_no,
+           CASE WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced' WHEN r.round_no IS NULL THEN 'gone'
+                WHEN u.round_no <> ALL (v_locked) THEN 'locked' ELSE r.state::text END,
+           r.escalated_at IS NOT NULL, COALESCE(u.round_no = ANY (v_escalated), false)
+      FROM unnest(p_round_nos) AS u (round_no)
+      LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
+END $$;
+COMMENT ON FUNCTION quorate_worker.escalate(int, bigint[]) IS
+'Escalates rounds once each: those at or past escalate_at and before their deadline, still open below t, with an unacked node that has a backup URL.
+Result, a row per round: its state (or locked, fenced, gone), whether it has escalated, and whether it did so in this call.';
+
+CREATE FUNCTION quorate_worker.settle(p_instance int, p_notify boolean, p_round_nos bigint[])
+RETURNS TABLE (round_no bigint, state text, settled boolean, ended_us bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_alive boolean := quorate_store.enter_batch(p_instance);
+    v_locked bigint[];
+    v_stalled bigint[];
+    v_done bigint[];
+    v_now timestamptz;
+BEGIN
+    v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                       WHERE r.round_no = ANY (p_round_nos) AND r.owner = p_instance AND v_alive
+                       ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
+    v_now := clock_timestamp();
+    WITH ended AS (UPDATE quorate_store.round r SET state = 'stalled', closed_at = v_now, close_reason = 'deadline'
+                    WHERE r.round_no = ANY (v_locked) AND r.state = 'open' AND v_now > r.deadline_at
+                   RETURNING r.round_no)
+    SELECT array_agg(e.round_no) INTO v_stalled FROM ended e;
+    v_done := ARRAY(
+        SELECT r.round_no FROM unnest(v_locked) AS u (round_no) JOIN quorate_store.round r ON r.round_no = u.round_no
+         WHERE r.state <> 'open' AND r.settled_at IS NULL
+           AND NOT EXISTS (SELECT FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL)
+           AND NOT EXISTS (SELECT FROM quorate_store.delivery_state s WHERE s.round_no = r.round_no AND s.state = 'pending'));
+    DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
+    UPDATE quorate_store.round r SET settled_at = v_now WHERE r.round_no = ANY (v_done);
+    IF p_notify AND v_stalled IS NOT NULL THEN
+        PERFORM pg_notify('quorate_round', l.round_id || ' stalled') FROM quorate_store.ledger l WHERE l.round_no = ANY (v_stalled);
+    END IF;
+    RETURN QUERY
+    SELECT u.round_no,
+           CASE WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced' WHEN r.round_no IS NULL THEN 'gone'
+                WHEN u.round_no <> ALL (v_locked) THEN 'locked' ELSE r.state::text END,
+           r.settled_at IS NOT NULL,
+           CASE WHEN r.round_no = ANY (v_stalled) THEN (extract(epoch FROM r.closed_at - r.opened_at) * 1000000)::bigint END
+      FROM unnest(p_round_nos) AS u (round_no)
+      LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
+END $$;
+COMMENT ON FUNCTION quorate_worker.settle(int, boolean, bigint[]) IS
+'Stalls those of the instance''s rounds that are past their deadline, and settles those that have ended and have no attempt left to make or await: erases
+their payloads. p_notify: as for record. Result, a row per round: its state (or locked, fenced, gone), whether it is settled, and microseconds
+from opening to its end if this call stalled it.';

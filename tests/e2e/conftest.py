@@ -1,0 +1,47 @@
+"""Fixtures: a shared cluster per worker, and a Lab per test whose logs are shown when the test fails."""
+
+import sys
+
+import pytest
+
+sys.dont_write_bytecode = True
+
+from harness.cluster import Cluster  # noqa: E402
+from harness.lab import Lab  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with Cluster() as shared:
+        shared.create_template()
+        yield shared
+
+
+@pytest.fixture
+def lab(cluster, tmp_path, request):
+    """A fresh database of the shared cluster."""
+    with_logs = Lab(cluster, tmp_path)
+    request.node.lab = with_logs
+    yield with_logs
+    with_logs.close()
+
+
+@pytest.fixture
+def durable_lab(tmp_path, request):
+    """A cluster of its own, with fsync, which the test may restart and crash."""
+    with Cluster(durable=True) as own:
+        own.create_template()
+        with_logs = Lab(own, tmp_path)
+        request.node.lab = with_logs
+        yield with_logs
+        with_logs.close()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    lab = getattr(item, "lab", None)
+    if report.failed and lab is not None:
+        report.sections.append(("programs under test", lab.processes.logs()[-20000:]))
+        report.sections.append(("PostgreSQL", lab.cluster.read_log()[-5000:]))

@@ -1,0 +1,56 @@
+"""Everything one test needs, in one place: a database, custodians, coordinators; and the order in which it all ends."""
+
+import itertools
+import pathlib
+
+from . import wire
+from .cluster import Cluster
+from .invariants import check_invariants, check_logs
+from .nodes import Node
+from .processes import Process, Processes
+from .rounds import Database
+
+
+class Lab:
+    def __init__(self, cluster: Cluster, folder: pathlib.Path, database: str | None = None):
+        self.cluster, self.folder = cluster, folder
+        self.db = Database(cluster, database or cluster.create_database())
+        self.processes = Processes(folder)
+        self.nodes: list[Node] = []
+        self.key = wire.KeyPair()
+        self.key_file = self.write_key("coordinator.key", self.key)
+        self.punctual = True  # a test that leaves the rounds alone for a while says False
+        self._names = (f"c{number}" for number in itertools.count(1))
+
+    def write_key(self, name: str, key: wire.KeyPair) -> pathlib.Path:
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(key.secret_text + "\n")
+        return path
+
+    def node(self, node_id: int | None = None, **options) -> Node:
+        """A Python custodian, known to the database; options as of nodes.Node."""
+        node = Node(node_id or len(self.nodes) + 1, self.key.public_text, **options)
+        self.nodes.append(node)
+        self.db.add_node(node)
+        return node
+
+    def some_nodes(self, count: int, **options) -> list[Node]:
+        return [self.node(**options) for _ in range(count)]
+
+    def coordinator(self, name: str | None = None, **options) -> Process:
+        return self.processes.coordinator(self.db.conninfo, self.key_file, name or next(self._names), **options)
+
+    def check(self) -> None:
+        check_invariants(self.db, self.nodes, self.punctual)
+
+    def close(self) -> None:
+        """Nodes go first, so that no coordinator waits for one; then everything that ended is looked at."""
+        for node in self.nodes:
+            node.close()
+        try:
+            self.processes.close()
+            self.check()
+            check_logs(self.db, self.processes.logs())
+        finally:
+            self.cluster.drop_database(self.db.name)

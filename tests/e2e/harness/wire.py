@@ -1,0 +1,73 @@
+"""The delivery protocol once more, in Python and from its specification alone: it judges what our C code sends."""
+
+import base64
+import dataclasses
+import hashlib
+import re
+import secrets
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+WEBHOOK_ID = re.compile(r"([A-Za-z0-9_-]{1,128}):([A-Za-z0-9_-]{1,128}):([1-9][0-9]{0,4}):([1-9][0-9]{0,18})")
+
+
+class KeyPair:
+    """An Ed25519 pair with the texts that the specification writes for it."""
+
+    def __init__(self, seed: bytes | None = None):
+        self.seed = seed or secrets.token_bytes(32)
+        self.private = Ed25519PrivateKey.from_private_bytes(self.seed)
+        self.public_bytes = self.private.public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+
+    @property
+    def secret_text(self) -> str:
+        return "whsk_" + base64.b64encode(self.seed + self.public_bytes).decode()
+
+    @property
+    def public_text(self) -> str:
+        return "whpk_" + base64.b64encode(self.public_bytes).decode()
+
+    def sign(self, message: bytes) -> str:
+        return "v1a," + base64.b64encode(self.private.sign(message)).decode()
+
+
+def verify(public_text: str, signature_text: str, message: bytes) -> bool:
+    """True when `signature_text` is exactly one valid "v1a,<base64>" signature over `message`."""
+    if not public_text.startswith("whpk_") or not re.fullmatch(r"v1a,[A-Za-z0-9+/]{86}==", signature_text):
+        return False
+    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_text[5:], validate=True))
+    try:
+        key.verify(base64.b64decode(signature_text[4:], validate=True), message)
+    except InvalidSignature:
+        return False
+    return True
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvelopeKey:
+    deployment: str
+    round_id: str
+    node_id: int
+    nonce: int
+
+    def __str__(self) -> str:
+        return f"{self.deployment}:{self.round_id}:{self.node_id}:{self.nonce}"
+
+
+def parse_webhook_id(text: str) -> EnvelopeKey | None:
+    found = WEBHOOK_ID.fullmatch(text)
+    return EnvelopeKey(found[1], found[2], int(found[3]), int(found[4])) if found else None
+
+
+def request_message(webhook_id: str, timestamp: str, body: bytes) -> bytes:
+    return f"{webhook_id}.{timestamp}.".encode() + body
+
+
+def receipt_message(key: EnvelopeKey, body_sha256: str) -> bytes:
+    return f"quorate-receipt-v1.{key.deployment}.{key.round_id}.{key.node_id}.{key.nonce}.{body_sha256}".encode()
+
+
+def sha256(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()

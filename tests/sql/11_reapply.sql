@@ -1,0 +1,60 @@
+-- Applying sql/ again: functions are dropped and created anew, grants stay, overloads go, facts and views are untouched.
+
+BEGIN;
+\ir common/helpers.sql
+SELECT plan(11);
+
+SELECT pg_temp.nodes(1, 3) \gset
+SELECT pg_temp.submit('kept', 2, '{1,2,3}') \gset
+
+CREATE ROLE "Quorate Test-dealer";
+CREATE ROLE quorate_test_auditor;
+GRANT USAGE ON SCHEMA quorate TO "Quorate Test-dealer";
+GRANT EXECUTE ON FUNCTION quorate.collect(text, int) TO "Quorate Test-dealer";
+GRANT EXECUTE ON FUNCTION quorate.settle_round(text) TO "Quorate Test-dealer" WITH GRANT OPTION;
+GRANT SELECT ON quorate.rounds TO quorate_test_auditor;
+-- Signatures of an older version.
+DROP FUNCTION quorate.cancel_round(text, text);
+CREATE FUNCTION quorate.cancel_round(round_id text, reason text, hard int) RETURNS int LANGUAGE sql AS 'SELECT 1';
+GRANT EXECUTE ON FUNCTION quorate.cancel_round(text, text, int) TO "Quorate Test-dealer";
+GRANT EXECUTE ON FUNCTION quorate.cancel_round(text, text, int) TO PUBLIC;
+
+CREATE TEMP TABLE before AS SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'quorate'::regnamespace;
+
+\ir ../../sql/00_begin.sql
+\ir ../../sql/10_internal.sql
+\ir ../../sql/15_views.sql
+\ir ../../sql/20_nodes.sql
+\ir ../../sql/30_open.sql
+\ir ../../sql/31_distribute.sql
+\ir ../../sql/40_collect.sql
+\ir ../../sql/50_worker_life.sql
+\ir ../../sql/51_worker_claim.sql
+\ir ../../sql/52_worker_deliver.sql
+\ir ../../sql/99_end.sql
+
+SELECT is_empty($$ SELECT p.oid FROM pg_proc p JOIN before b ON b.oid = p.oid $$, 'every function of quorate was created anew');
+SELECT results_eq(
+    $$ SELECT pg_get_function_identity_arguments(p.oid) FROM pg_proc p
+        WHERE p.pronamespace = 'quorate'::regnamespace AND p.proname = 'cancel_round' $$,
+    $$ VALUES ('round_id text, reason text') $$, 'the older signature is gone: no overload');
+SELECT ok(has_function_privilege('Quorate Test-dealer', 'quorate.collect(text, int)', 'EXECUTE'), 'a grant is still there');
+SELECT ok(has_function_privilege('Quorate Test-dealer', 'quorate.settle_round(text)', 'EXECUTE WITH GRANT OPTION'),
+          'a grant option is still there');
+SELECT ok(has_function_privilege('Quorate Test-dealer', 'quorate.cancel_round(text, text)', 'EXECUTE'),
+          'a grant goes over to the new signature');
+SELECT ok(NOT has_function_privilege('Quorate Test-dealer', 'quorate.distribute(text, bigint, int[], bytea[])', 'EXECUTE'),
+          'nothing else is granted');
+SELECT ok(NOT has_function_privilege('quorate_test_auditor', 'quorate.cancel_round(text, text)', 'EXECUTE'),
+          'what PUBLIC had is not given back');
+SELECT ok(has_table_privilege('quorate_test_auditor', 'quorate.rounds', 'SELECT'), 'the auditor still reads the view');
+SELECT is(pg_temp.state('kept'), 'open', 'rounds are as they were');
+SELECT is(quorate.cancel_round('kept', 'done'), true, 'the new functions work');
+SELECT is_empty(
+    $$ SELECT p.oid::regprocedure FROM pg_proc p
+        CROSS JOIN LATERAL aclexplode(COALESCE(p.proacl, acldefault('f', p.proowner))) a
+        WHERE p.pronamespace::regnamespace::text LIKE 'quorate%' AND a.grantee = 0 $$,
+    'PUBLIC executes nothing');
+
+SELECT * FROM finish();
+ROLLBACK;

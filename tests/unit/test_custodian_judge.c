@@ -1,0 +1,159 @@
+/* The custodian's judgement of a request: the contract's vector at its own time, and every refusal in its order. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Unit tests link the coordinator's objects, of which this is none. NOLINTNEXTLINE(bugprone-suspicious-include) */
+#include "../../custodian/judge.c"
+
+enum { VECTOR_TIME = 1700000000 };
+
+static const unsigned char body[] = {0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
+                                     0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff};
+
+static struct judge_rules rules = {.node_id = 1, .coordinator_count = 1};
+static struct secret_key *coordinator;
+
+static int set_up(void **state) {
+    (void)state;
+    struct error err;
+    if (!wire_start(&err))
+        return -1;
+    coordinator = secret_key_parse(
+        "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8DoQe/884Qvh1w3RjnS8CZZ+TWMJulDV8d3IZkElUxuA==", &err);
+    if (coordinator == NULL)
+        return -1;
+    rules.coordinators[0] = secret_key_public(coordinator);
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    secret_key_free(coordinator);
+    return 0;
+}
+
+static struct judge_request vector(void) {
+    return (struct judge_request){
+        .webhook_id = "demo:rnd-1:1:1001",
+        .timestamp = "1700000000",
+        .signature = "v1a,4JmgDBOS2niUy74dO3DnHD4W7Yae7AbRZTDbgsz2zFV5Dbb6Ge0qB+0Jo1/FIfaanorX82ul5ic8mGa+JFMhDA==",
+        .body = body,
+        .body_size = sizeof body,
+    };
+}
+
+/* Judges an id and a body that the coordinator did sign, at the vector's time. */
+static enum verdict judge_signed(const char *webhook_id, size_t body_size) {
+    char signature[SIGNATURE_TEXT + 1];
+    struct envelope_key key;
+    webhook_sign(coordinator, webhook_id, VECTOR_TIME, body, body_size, signature);
+    const struct judge_request request = {
+        .webhook_id = webhook_id,
+        .timestamp = "1700000000",
+        .signature = signature,
+        .body = body,
+        .body_size = body_size,
+    };
+    return judge(&rules, &request, VECTOR_TIME, &key);
+}
+
+static void test_vector(void **state) {
+    (void)state;
+    struct judge_request request = vector();
+    struct envelope_key key;
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_UNDECIDED);
+    assert_string_equal(key.deployment, "demo");
+    assert_string_equal(key.round_id, "rnd-1");
+    assert_int_equal(key.node_id, 1);
+    assert_int_equal(key.nonce, 1001);
+}
+
+static void test_time_to_the_second(void **state) {
+    (void)state;
+    static const struct {
+        int64_t now_s;
+        enum verdict verdict;
+    } cases[] = {
+        {VECTOR_TIME - 301, VERDICT_BAD_TIME},
+        {VECTOR_TIME - 300, VERDICT_UNDECIDED},
+        {VECTOR_TIME + 300, VERDICT_UNDECIDED},
+        {VECTOR_TIME + 301, VERDICT_BAD_TIME},
+        {0, VERDICT_BAD_TIME},
+    };
+    struct judge_request request = vector();
+    struct envelope_key key;
+    for (size_t i = 0; i < COUNT(cases); i++)
+        assert_int_equal(judge(&rules, &request, cases[i].now_s, &key), cases[i].verdict);
+}
+
+/* Whatever else is wrong, an unsigned request learns only that. */
+static void test_signature_comes_first(void **state) {
+    (void)state;
+    struct envelope_key key;
+    struct judge_request request = vector();
+    request.webhook_id = "nonsense";
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+    request = vector();
+    request.timestamp = "1700000001";
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME + 9999, &key), VERDICT_BAD_SIGNATURE);
+    request = vector();
+    request.body_size--;
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+}
+
+static void test_missing_headers(void **state) {
+    (void)state;
+    struct envelope_key key;
+    for (int missing = 0; missing < 3; missing++) {
+        struct judge_request request = vector();
+        *(missing == 0 ? &request.webhook_id : missing == 1 ? &request.timestamp : &request.signature) = NULL;
+        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+    }
+}
+
+static void test_timestamps_that_are_no_number(void **state) {
+    (void)state;
+    static const char *const texts[] = {"",      " 1700000000",         "1700000000 ", "+1700000000",
+                                        "1.7e9", "99999999999999999999"};
+    struct envelope_key key;
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        struct judge_request request = vector();
+        request.timestamp = texts[i];
+        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+    }
+}
+
+static void test_what_was_signed_is_judged_in_order(void **state) {
+    (void)state;
+    assert_int_equal(judge_signed("demo:rnd-1:1:1001", sizeof body), VERDICT_UNDECIDED);
+    assert_int_equal(judge_signed("demo:rnd-1:1", sizeof body), VERDICT_BAD_ID);
+    assert_int_equal(judge_signed("demo:rnd-1:2:1001", sizeof body), VERDICT_OTHER_NODE);
+    assert_int_equal(judge_signed("demo:rnd-1:2:1001", 0), VERDICT_OTHER_NODE);
+    assert_int_equal(judge_signed("demo:rnd-1:1:1001", 0), VERDICT_EMPTY);
+}
+
+/* A verdict without a status would be answered with a bare 0. */
+static void test_every_verdict_has_an_answer(void **state) {
+    (void)state;
+    for (enum verdict verdict = 0; verdict < VERDICT_COUNT; verdict++) {
+        const struct verdict_answer *answer = verdict_answer(verdict);
+        assert_in_range(answer->status, 200, 599);
+        assert_non_null(answer->name);
+        assert_non_null(answer->text);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_vector),
+        cmocka_unit_test(test_time_to_the_second),
+        cmocka_unit_test(test_signature_comes_first),
+        cmocka_unit_test(test_missing_headers),
+        cmocka_unit_test(test_timestamps_that_are_no_number),
+        cmocka_unit_test(test_what_was_signed_is_judged_in_order),
+        cmocka_unit_test(test_every_verdict_has_an_answer),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
