@@ -10,10 +10,10 @@ INDENT = "    "
 TTY = sys.stdout.isatty()
 COLOUR = TTY and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 try:
-    "✓→".encode(sys.stdout.encoding)
-    YES, NO, ARROW = "✓", "✗", "→"
+    "✓✗→·×…".encode(sys.stdout.encoding)
+    YES, NO, ARROW, DOT, TIMES, DOTS = "✓", "✗", "→", " · ", "×", "…"
 except (UnicodeEncodeError, LookupError):
-    YES, NO, ARROW = "ok:", "FAILED:", "->"
+    YES, NO, ARROW, DOT, TIMES, DOTS = "ok:", "FAILED:", "->", ", ", "x", "..."
 
 
 class Failed(Exception):
@@ -45,14 +45,14 @@ def say(text: str = "") -> None:
 
 
 class Progress:
-    """One line that grows with what has been done: `starting  database · schema · keys  0.9 s`."""
+    """One line that grows with what has been done."""
 
     def __init__(self, title: str):
         self.began, self.first = time.monotonic(), True
         print(INDENT + dim(f"{title:<10}"), end="", flush=True)
 
     def step(self, text: str) -> None:
-        print(("" if self.first else dim(" · ")) + text, end="", flush=True)
+        print(("" if self.first else dim(DOT)) + text, end="", flush=True)
         self.first = False
 
     def done(self) -> None:
@@ -62,7 +62,7 @@ class Progress:
 def waiting(text: str) -> None:
     """Says what is awaited; on a terminal the next output takes its place."""
     if TTY:
-        print(f"\r{INDENT}{dim('… ' + text)}\033[K\r", end="", flush=True)
+        print(f"\r{INDENT}{dim(f'{DOTS} {text}')}\033[K\r", end="", flush=True)
 
 
 def waited() -> None:
@@ -72,15 +72,18 @@ def waited() -> None:
 
 def command(words: list[str], answer: str = "") -> None:
     """A command line as a person would type it, broken where it is too long, and what came of it."""
-    line = INDENT + dim("$ ")
-    used = len(INDENT) + 2
-    for i, word in enumerate(words):
-        if i and used + 1 + len(word) > WIDTH and not words[i - 1].startswith("--"):
-            line += " \\\n" + INDENT + "    "
-            used = len(INDENT) + 4
-        elif i:
-            line, used = line + " ", used + 1
-        line, used = line + word, used + len(word)
+    parts = words[:1]
+    for before, word in zip(words, words[1:]):  # an option and its value stay together
+        if before.startswith("--"):
+            parts[-1] += " " + word
+        else:
+            parts.append(word)
+    line, used = INDENT + dim("$ ") + parts[0], len(INDENT) + 2 + len(parts[0])
+    for part in parts[1:]:
+        if used + 1 + len(part) > WIDTH - 2:
+            line, used = line + " \\\n" + INDENT + "     " + part, len(INDENT) + 5 + len(part)
+        else:
+            line, used = line + " " + part, used + 1 + len(part)
     print(line, flush=True)
     if answer:
         say(f"  {dim(ARROW)} {answer}")

@@ -29,11 +29,12 @@ def postgres_programs() -> pathlib.Path:
 
 
 class Program:
-    """A program that runs beside the demo; it ends with the demo, should that be killed."""
+    """A program that runs beside the demo. Should the demo be killed, it gets the signal `orphaned`."""
 
-    def __init__(self, name: str, command: list[str], log: pathlib.Path, env: dict[str, str], as_user: str | None = None):
+    def __init__(self, name: str, command: list[str], log: pathlib.Path, env: dict[str, str], orphaned: str = "KILL",
+                 as_user: str | None = None):
         self.name, self.log, self.may_fail = name, log, False
-        wrapper = ["setpriv", "--pdeathsig", "QUIT"]
+        wrapper = ["setpriv", "--pdeathsig", orphaned]
         if as_user:
             wrapper += ["--reuid", as_user, "--regid", as_user, "--init-groups"]
         with open(log, "ab") as output:
@@ -92,6 +93,7 @@ class Stage:
     def start(self) -> None:
         progress = screen.Progress("starting")
         self.own.mkdir(mode=0o700)
+        shutil.copy(self.cities, self.own)
         self._start_postgres()
         progress.step("PostgreSQL")
         self.must(["quorate", "migrate", "--deployment", DEPLOYMENT])
@@ -137,7 +139,8 @@ class Stage:
         settings = {"listen_addresses": "", "unix_socket_directories": self.sockets, "port": self.env["PGPORT"],
                     "shared_buffers": "32MB", "timezone": "UTC", "log_min_messages": "warning"}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
-        self.database = Program("PostgreSQL", [str(programs / "postgres"), "-D", str(data), *options], log, self.env, user)
+        self.database = Program("PostgreSQL", [str(programs / "postgres"), "-D", str(data), *options], log, self.env,
+                                "QUIT", user)
         self._until(lambda: subprocess.run([programs / "pg_isready", "-q"], env=self.env, check=False).returncode == 0,
                     self.database)
 
@@ -186,9 +189,9 @@ class Stage:
     # -- acting
 
     def run(self, command: list[str], folder: pathlib.Path | None = None) -> subprocess.CompletedProcess:
-        """One of our programs, to its end."""
+        """One of our programs, to its end; in our own folder unless another one is given."""
         return subprocess.run([str(self.build / command[0]), *command[1:]], capture_output=True, text=True, env=self.env,
-                              cwd=folder or "/", stdin=subprocess.DEVNULL, timeout=60, check=False)
+                              cwd=folder or self.own, stdin=subprocess.DEVNULL, timeout=60, check=False)
 
     def must(self, command: list[str], folder: pathlib.Path | None = None, status: int = 0) -> str:
         """The same, with the exit status that it must have; returns its stdout."""
@@ -199,8 +202,8 @@ class Stage:
         return done.stdout
 
     def sql(self, query: str) -> tuple[list[str], list[list[str]]]:
-        """Column names and rows, as text; NULL is an empty cell."""
-        done = subprocess.run([self.psql, "-X", "--csv", "-v", "ON_ERROR_STOP=1", "-c", query], capture_output=True,
+        """Column names and rows, as text."""
+        done = subprocess.run([self.psql, "-X", "--csv", "-P", "null=null", "-v", "ON_ERROR_STOP=1", "-c", query], capture_output=True,
                               text=True, env=self.env, cwd="/", stdin=subprocess.DEVNULL, timeout=60, check=False)
         if done.returncode != 0:
             raise screen.Failed(done.stderr.strip().splitlines()[0])
@@ -237,8 +240,8 @@ class Stage:
         for name in names:
             self.programs[f"custodian {name}"].signal(signal.SIGCONT)
 
-    def store_of(self, url: str) -> pathlib.Path:
-        return next(self.stores[name] for name, known in self.urls.items() if known == url)
+    def store_of(self, url: str) -> str:
+        return next(self.stores[name].name for name, known in self.urls.items() if known == url)
 
     def held(self, round_id: str) -> dict[str, int]:
         """How many shares of the round each custodian's own store holds."""

@@ -39,8 +39,12 @@ CREATE TRIGGER deployment_kept BEFORE DELETE ON quorate_store.deployment
 CREATE TRIGGER deployment_id_fixed BEFORE UPDATE ON quorate_store.deployment
     FOR EACH ROW WHEN (NEW.deployment_id IS DISTINCT FROM OLD.deployment_id)
     EXECUTE FUNCTION quorate_store.forbid('the deployment id is signed into receipts and never changes');
-CREATE TRIGGER ledger_permanent BEFORE UPDATE OR DELETE ON quorate_store.ledger
+CREATE TRIGGER ledger_permanent BEFORE DELETE ON quorate_store.ledger
     FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
+CREATE TRIGGER ledger_fixed BEFORE UPDATE ON quorate_store.ledger
+    FOR EACH ROW WHEN (NEW.round_no <> OLD.round_no OR NEW.nonce <> OLD.nonce OR NEW.round_id <> OLD.round_id
+                       OR OLD.pruned_at IS NOT NULL)
+    EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
 CREATE TRIGGER node_version_permanent BEFORE UPDATE OR DELETE ON quorate_store.node_version
     FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('rounds refer to it; add a new version instead');
 CREATE TRIGGER node_kept BEFORE DELETE ON quorate_store.node
@@ -54,9 +58,18 @@ CREATE TRIGGER coordinator_fixed BEFORE UPDATE ON quorate_store.coordinator
 
 -- Rounds.
 
-CREATE TRIGGER round_born_open BEFORE INSERT ON quorate_store.round
-    FOR EACH ROW WHEN (NEW.state <> 'open' OR NEW.escalated_at IS NOT NULL)
-    EXECUTE FUNCTION quorate_store.forbid('a round begins open');
+CREATE FUNCTION quorate_store.round_begins() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NEW.state <> 'open' OR NEW.escalated_at IS NOT NULL
+       OR EXISTS (SELECT FROM quorate_store.ledger l WHERE l.round_no = NEW.round_no AND l.pruned_at IS NOT NULL) THEN
+        RAISE EXCEPTION 'round_no % begins open and unescalated, and only once', NEW.round_no
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION quorate_store.round_begins() IS 'A round begins open, and a pruned one never begins again.';
+CREATE TRIGGER round_begins BEFORE INSERT ON quorate_store.round
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.round_begins();
 CREATE TRIGGER round_frozen BEFORE UPDATE ON quorate_store.round
     FOR EACH ROW WHEN (NEW.round_no <> OLD.round_no OR NEW.quorum <> OLD.quorum OR NEW.node_ids <> OLD.node_ids
         OR NEW.node_versions <> OLD.node_versions OR NEW.retry_budget <> OLD.retry_budget
@@ -80,42 +93,42 @@ CREATE TRIGGER round_transition BEFORE UPDATE ON quorate_store.round
                        OR OLD.state = 'complete' AND NEW.state = 'dead_lettered'))
     EXECUTE FUNCTION quorate_store.forbid('no way leads out of a terminal state but complete to dead_lettered');
 
-CREATE FUNCTION quorate_store.round_completes() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION quorate_store.round_ends() RETURNS trigger LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp SET enable_hashjoin = on SET enable_nestloop = off AS $$
 DECLARE
-    v_on_time smallint[];
+    v_wrong record;
 BEGIN
-    SELECT array_agg(a.node_id ORDER BY a.node_id) INTO v_on_time
-      FROM quorate_store.ack a
-     WHERE a.round_no = NEW.round_no AND NOT a.late;
-    IF NEW.quorum_nodes IS DISTINCT FROM v_on_time THEN
+    WITH completed AS MATERIALIZED (
+        SELECT n.round_no, n.quorum_nodes FROM before b JOIN after n ON n.round_no = b.round_no
+         WHERE b.state = 'open' AND n.state = 'complete'),
+    counted AS MATERIALIZED (
+        SELECT c.round_no, c.quorum_nodes, (SELECT array_agg(a.node_id ORDER BY a.node_id)
+                                              FROM quorate_store.ack a WHERE a.round_no = c.round_no AND NOT a.late) AS on_time
+          FROM completed c)
+    SELECT c.* INTO v_wrong FROM counted c WHERE c.quorum_nodes IS DISTINCT FROM c.on_time LIMIT 1;
+    IF FOUND THEN
         RAISE EXCEPTION 'round_no % cannot complete with nodes %: its on-time acks are those of %',
-            NEW.round_no, NEW.quorum_nodes, COALESCE(v_on_time, '{}')
+            v_wrong.round_no, v_wrong.quorum_nodes, COALESCE(v_wrong.on_time, '{}')
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
-    RETURN NEW;
+    WITH settled AS MATERIALIZED (
+        SELECT n.round_no FROM before b JOIN after n ON n.round_no = b.round_no
+         WHERE b.settled_at IS NULL AND n.settled_at IS NOT NULL)
+    SELECT s.round_no INTO v_wrong FROM settled s
+     WHERE (SELECT count(*) FROM quorate_store.envelope e WHERE e.round_no = s.round_no) > 0
+        OR (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = s.round_no AND a.outcome IS NULL) > 0
+     LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'round_no % cannot settle: it still holds envelopes, or an attempt has no outcome yet', v_wrong.round_no
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
 END $$;
-COMMENT ON FUNCTION quorate_store.round_completes() IS
-    'A round completes with exactly its on-time acks; constraint round_quorum_nodes holds their number against the quorum.';
-CREATE TRIGGER round_completes BEFORE UPDATE ON quorate_store.round
-    FOR EACH ROW WHEN (OLD.state = 'open' AND NEW.state = 'complete')
-    EXECUTE FUNCTION quorate_store.round_completes();
-
-CREATE FUNCTION quorate_store.round_settles() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF EXISTS (SELECT FROM quorate_store.envelope e WHERE e.round_no = NEW.round_no) THEN
-        RAISE EXCEPTION 'round_no % cannot settle: it still holds envelopes', NEW.round_no
-            USING ERRCODE = 'integrity_constraint_violation';
-    END IF;
-    IF EXISTS (SELECT FROM quorate_store.attempt a WHERE a.round_no = NEW.round_no AND a.outcome IS NULL) THEN
-        RAISE EXCEPTION 'round_no % cannot settle: an attempt has no outcome yet', NEW.round_no
-            USING ERRCODE = 'integrity_constraint_violation';
-    END IF;
-    RETURN NEW;
-END $$;
-COMMENT ON FUNCTION quorate_store.round_settles() IS 'A settled round has no payload left and no attempt under way.';
-CREATE TRIGGER round_settles BEFORE UPDATE ON quorate_store.round
-    FOR EACH ROW WHEN (OLD.settled_at IS NULL AND NEW.settled_at IS NOT NULL)
-    EXECUTE FUNCTION quorate_store.round_settles();
+COMMENT ON FUNCTION quorate_store.round_ends() IS
+    'A round completes with exactly its on-time acks (constraint round_quorum_nodes holds their number against the quorum), '
+    'and settles with no payload left and no attempt under way.';
+CREATE TRIGGER round_ends AFTER UPDATE ON quorate_store.round
+    REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_ends();
 
 CREATE TRIGGER round_kept BEFORE DELETE ON quorate_store.round
     FOR EACH ROW WHEN (OLD.settled_at IS NULL)
@@ -126,18 +139,22 @@ BEGIN
     DELETE FROM quorate_store.delivery d USING gone g WHERE d.round_no = g.round_no;
     DELETE FROM quorate_store.attempt a USING gone g WHERE a.round_no = g.round_no;
     DELETE FROM quorate_store.ack k USING gone g WHERE k.round_no = g.round_no;
+    UPDATE quorate_store.ledger l SET pruned_at = clock_timestamp() FROM gone g WHERE l.round_no = g.round_no;
     RETURN NULL;
 END $$;
-COMMENT ON FUNCTION quorate_store.round_deleted() IS 'A settled round is deleted whole: its deliveries, attempts and acks go with it.';
+COMMENT ON FUNCTION quorate_store.round_deleted() IS 'A settled round is deleted whole: its deliveries, attempts and acks go with it, and the ledger keeps when.';
 CREATE TRIGGER round_deleted AFTER DELETE ON quorate_store.round
     REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_deleted();
 
--- Rows of a round: inserted only where they belong, never changed, deleted only together with their round.
+-- Rows of a round: inserted only where they belong, never changed, deleted only together with their round. The checks look the
+-- round up row by row through correlated scalar subqueries, which the planner can neither hash nor join: whatever it believes, that is
+-- one index probe for each.
 
 CREATE FUNCTION quorate_store.delivery_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM added n LEFT JOIN quorate_store.round r ON r.round_no = n.round_no
-                WHERE r.round_no IS NULL OR r.state <> 'open' OR NOT n.node_id = ANY (r.node_ids)) THEN
+    IF EXISTS (SELECT FROM added n
+                WHERE (SELECT r.state = 'open' AND n.node_id = ANY (r.node_ids)
+                         FROM quorate_store.round r WHERE r.round_no = n.round_no) IS NOT TRUE) THEN
         RAISE EXCEPTION 'a delivery belongs to a node of an open round' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NULL;
@@ -148,9 +165,10 @@ CREATE TRIGGER delivery_belongs AFTER INSERT ON quorate_store.delivery
 CREATE FUNCTION quorate_store.envelope_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM added n
-                 LEFT JOIN quorate_store.round r ON r.round_no = n.round_no AND r.state = 'open'
-                 LEFT JOIN quorate_store.delivery d ON d.round_no = n.round_no AND d.node_id = n.node_id
-                WHERE r.round_no IS NULL OR d.payload_bytes IS DISTINCT FROM octet_length(n.payload)) THEN
+                WHERE (SELECT r.state FROM quorate_store.round r WHERE r.round_no = n.round_no) IS DISTINCT FROM 'open'
+                   OR (SELECT d.payload_bytes FROM quorate_store.delivery d
+                        WHERE d.round_no = n.round_no AND d.node_id = n.node_id)
+                      IS DISTINCT FROM octet_length(n.payload)) THEN
         RAISE EXCEPTION 'an envelope belongs to its delivery in an open round, and has its size'
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
@@ -162,12 +180,12 @@ CREATE TRIGGER envelope_belongs AFTER INSERT ON quorate_store.envelope
 CREATE FUNCTION quorate_store.attempt_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM added n
-                 LEFT JOIN quorate_store.round r ON r.round_no = n.round_no
-                 LEFT JOIN quorate_store.delivery d ON d.round_no = n.round_no AND d.node_id = n.node_id
-                WHERE d.round_no IS NULL OR r.round_no IS NULL OR r.settled_at IS NOT NULL
-                   OR NOT (r.state = 'open' OR r.state = 'complete' AND r.after_quorum = 'continue')
-                   OR n.attempt > r.retry_budget OR n.reserved_at > r.deadline_at
-                   OR n.route = 'backup' AND r.escalated_at IS NULL) THEN
+                WHERE (SELECT r.settled_at IS NULL AND (r.state = 'open' OR r.state = 'complete' AND r.after_quorum = 'continue')
+                              AND n.attempt <= r.retry_budget AND n.reserved_at <= r.deadline_at
+                              AND (n.route = 'primary' OR r.escalated_at IS NOT NULL)
+                         FROM quorate_store.round r WHERE r.round_no = n.round_no) IS NOT TRUE
+                   OR (SELECT true FROM quorate_store.delivery d
+                        WHERE d.round_no = n.round_no AND d.node_id = n.node_id) IS NULL) THEN
         RAISE EXCEPTION 'an attempt belongs to a delivery, inside its round''s life, budget and deadline, '
                         'and takes the backup only after the escalation' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
@@ -179,11 +197,11 @@ CREATE TRIGGER attempt_belongs AFTER INSERT ON quorate_store.attempt
 CREATE FUNCTION quorate_store.ack_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM added n
-                 LEFT JOIN quorate_store.round r ON r.round_no = n.round_no
-                 LEFT JOIN quorate_store.attempt a ON a.round_no = n.round_no AND a.node_id = n.node_id
-                                                  AND a.route = n.route AND a.attempt = n.attempt
-                WHERE a.round_no IS NULL OR r.round_no IS NULL
-                   OR NOT n.late AND NOT (r.state IN ('open', 'complete') AND n.acked_at <= r.deadline_at)) THEN
+                WHERE (SELECT n.late OR r.state IN ('open', 'complete') AND n.acked_at <= r.deadline_at
+                         FROM quorate_store.round r WHERE r.round_no = n.round_no) IS NOT TRUE
+                   OR (SELECT true FROM quorate_store.attempt a
+                        WHERE a.round_no = n.round_no AND a.node_id = n.node_id
+                          AND a.route = n.route AND a.attempt = n.attempt) IS NULL) THEN
         RAISE EXCEPTION 'an ack belongs to a committed attempt, and is on time only in an open or complete round before its deadline'
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
@@ -208,7 +226,7 @@ CREATE TRIGGER attempt_frozen BEFORE UPDATE ON quorate_store.attempt
 
 CREATE FUNCTION quorate_store.goes_with_round() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF EXISTS (SELECT FROM gone g JOIN quorate_store.round r ON r.round_no = g.round_no) THEN
+    IF EXISTS (SELECT FROM gone g WHERE (SELECT true FROM quorate_store.round r WHERE r.round_no = g.round_no)) THEN
         RAISE EXCEPTION 'DELETE on %.%: rows of a round go only together with their settled round', TG_TABLE_SCHEMA, TG_TABLE_NAME
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
@@ -225,9 +243,9 @@ CREATE TRIGGER ack_kept AFTER DELETE ON quorate_store.ack
 CREATE FUNCTION quorate_store.envelope_erased() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM gone g
-                 JOIN quorate_store.round r ON r.round_no = g.round_no AND r.state = 'open'
-                 LEFT JOIN quorate_store.ack k ON k.round_no = g.round_no AND k.node_id = g.node_id
-                WHERE k.round_no IS NULL) THEN
+                WHERE (SELECT r.state FROM quorate_store.round r WHERE r.round_no = g.round_no) = 'open'
+                  AND (SELECT true FROM quorate_store.ack k
+                        WHERE k.round_no = g.round_no AND k.node_id = g.node_id) IS NULL) THEN
         RAISE EXCEPTION 'an envelope of an open round is erased only once its node has acked it'
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;

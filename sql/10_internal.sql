@@ -1,7 +1,8 @@
--- Small functions that the others share; not for users.
+-- Small functions that the others share; not for users. Like all of schema quorate_store's, they run with the search_path that
+-- their callers in schemas quorate and quorate_worker have fixed.
 
 CREATE OR REPLACE FUNCTION quorate_store.invalid(message text, hint text DEFAULT NULL) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     IF hint IS NULL THEN
         RAISE EXCEPTION '%', message USING ERRCODE = 'QR007';
@@ -11,7 +12,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.invalid(text, text) IS 'Raises QR007 (invalid policy or argument).';
 
 CREATE OR REPLACE FUNCTION quorate_store.unknown_round(p_round_id text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'unknown round "%"', left(p_round_id, 128)
         USING ERRCODE = 'QR003', HINT = 'It was never opened here, or it has been pruned.';
@@ -19,12 +20,14 @@ END $$;
 COMMENT ON FUNCTION quorate_store.unknown_round(text) IS 'Raises QR003 (unknown round).';
 
 CREATE OR REPLACE FUNCTION quorate_store.random_nonce() RETURNS bigint
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
     -- A version 4 UUID carries 122 bits of the server's CSPRNG (pg_strong_random); its last 7 bytes and its first one hold no
     -- version or variant bits. 63 of these 64 bits, moved off zero.
-    SELECT greatest(1, ('x' || encode(substr(u, 10, 7) || substr(u, 1, 1), 'hex'))::bit(64)::bigint & 9223372036854775807)
-      FROM uuid_send(gen_random_uuid()) AS u
-$$;
+    u bytea := uuid_send(gen_random_uuid());
+BEGIN
+    RETURN greatest(1, ('x' || encode(substr(u, 10, 7) || substr(u, 1, 1), 'hex'))::bit(64)::bigint & 9223372036854775807);
+END $$;
 COMMENT ON FUNCTION quorate_store.random_nonce() IS 'A nonce from the server''s CSPRNG: 63 random bits, greater than 0.';
 
 CREATE OR REPLACE FUNCTION quorate_store.fence_class() RETURNS int
@@ -33,7 +36,7 @@ COMMENT ON FUNCTION quorate_store.fence_class() IS
     'First key of the advisory locks (class, instance_no): a coordinator''s batches hold theirs shared, who fences it exclusively. ("quor" in ASCII.)';
 
 CREATE OR REPLACE FUNCTION quorate_store.enter_batch(p_instance int) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 BEGIN
     -- Whoever fences this instance holds the lock exclusively: it waits for this batch to end, or this batch sees the fence.
     PERFORM pg_advisory_xact_lock_shared(quorate_store.fence_class(), p_instance);
@@ -43,7 +46,7 @@ COMMENT ON FUNCTION quorate_store.enter_batch(int) IS
     'Takes the instance''s fence lock, shared, to the end of the transaction; true unless the instance was fenced or has left.';
 
 CREATE OR REPLACE FUNCTION quorate_store.url_valid(p_url text) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT length(p_url) <= 2048
        AND p_url ~ '^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=?-Z_a-z~@%]*)?(\?[!$-;=?-Z_a-z~@%]*)?$'
        AND COALESCE(substring(p_url FROM '^https?://[^/?]*:([0-9]+)(?:[/?]|$)')::int BETWEEN 1 AND 65535, true)

@@ -113,7 +113,7 @@ COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that ar
 CREATE OR REPLACE VIEW quorate.coordinators AS
 SELECT c.name AS coordinator, c.instance_id, c.started_at, c.heartbeat_at,
        c.ended_at IS NULL AND c.heartbeat_at + c.lease >= clock_timestamp() AS alive,
-       (SELECT count(*)::int FROM quorate_store.round r WHERE r.owner = c.instance_no AND r.settled_at IS NULL AND r.state = 'open') AS open_rounds
+       (SELECT count(*)::int FROM quorate_store.round r WHERE r.owner = c.instance_no AND r.settled_at IS NULL AND r.state = 'open' AND r.round_no > 0) AS open_rounds
   FROM quorate_store.coordinator c;
 COMMENT ON VIEW quorate.coordinators IS 'Every start of quorate run. alive: not fenced, not gone, and heard from within its lease.';
 

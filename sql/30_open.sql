@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION quorate_store.check_policy(
     p_round_id text, p_quorum int, p_nonce bigint, p_timeout interval, p_budget int, p_base interval, p_max interval,
     p_deadline interval, p_freshness interval, p_after text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_longest CONSTANT interval := interval '100 years';
     v_life interval := least(p_deadline, p_freshness);
@@ -47,7 +47,7 @@ COMMENT ON FUNCTION quorate_store.check_policy(text, int, bigint, interval, int,
     'Raises QR007 unless a round could be opened so.';
 
 CREATE OR REPLACE FUNCTION quorate_store.choose_nodes(p_quorum int, p_node_ids int[], OUT node_ids smallint[], OUT versions int[])
-LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_asked int := cardinality(p_node_ids);
 BEGIN
@@ -84,7 +84,7 @@ COMMENT ON FUNCTION quorate_store.choose_nodes(int, int[]) IS
     'The nodes of a new round, ascending, with the version of each that the round keeps. Errors: QR007, QR008.';
 
 CREATE OR REPLACE FUNCTION quorate_store.enter_ledger(p_round_id text, p_nonce bigint) RETURNS quorate_store.ledger
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_entry quorate_store.ledger;
     v_state text;
@@ -119,20 +119,23 @@ CREATE OR REPLACE FUNCTION quorate_store.new_round(
     p_max interval, p_deadline interval, p_freshness interval, p_after text,
     OUT round_no bigint, OUT nonce bigint, OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
     OUT fresh_until timestamptz)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_nodes record;
     v_entry quorate_store.ledger;
+    -- Months and days become hours, as comparisons see them: a calendar or a time zone never moves a deadline.
+    v_deadline interval := make_interval(secs => extract(epoch FROM p_deadline)::float8);
+    v_freshness interval := make_interval(secs => extract(epoch FROM p_freshness)::float8);
 BEGIN
-    PERFORM quorate_store.check_policy(p_round_id, p_quorum, p_nonce, p_timeout, p_budget, p_base, p_max, p_deadline,
-                                       p_freshness, p_after);
+    PERFORM quorate_store.check_policy(p_round_id, p_quorum, p_nonce, p_timeout, p_budget, p_base, p_max, v_deadline,
+                                       v_freshness, p_after);
     SELECT * INTO v_nodes FROM quorate_store.choose_nodes(p_quorum, p_node_ids);
     v_entry := quorate_store.enter_ledger(p_round_id, p_nonce);
     round_no := v_entry.round_no;
     nonce := v_entry.nonce;
     opened_at := clock_timestamp();
-    fresh_until := opened_at + p_freshness;
-    deadline_at := least(opened_at + p_deadline, fresh_until);
+    fresh_until := opened_at + v_freshness;
+    deadline_at := least(opened_at + v_deadline, fresh_until);
     escalate_at := opened_at + (deadline_at - opened_at) / 2;
     INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
                                      max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions)

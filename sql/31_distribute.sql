@@ -1,23 +1,24 @@
 -- Distributing envelopes: each gets its verdict, and every refusal is a row.
 
 CREATE OR REPLACE FUNCTION quorate_store.check_envelopes(p_node_ids int[], p_payloads bytea[]) RETURNS void
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_bytes bigint;
 BEGIN
     IF p_node_ids IS NULL OR p_payloads IS NULL OR cardinality(p_node_ids) <> cardinality(p_payloads)
-       OR array_ndims(p_node_ids) > 1 OR array_ndims(p_payloads) > 1 THEN
+       OR array_ndims(p_node_ids) > 1 OR array_ndims(p_payloads) > 1
+       OR array_lower(p_node_ids, 1) <> 1 OR array_lower(p_payloads, 1) <> 1 THEN
         PERFORM quorate_store.invalid(format('%s node ids stand against %s payloads',
             COALESCE(cardinality(p_node_ids)::text, 'NULL'), COALESCE(cardinality(p_payloads)::text, 'NULL')),
-            'Give two plain arrays of one length.');
+            'Give two plain arrays of one length, subscripted from 1.');
     END IF;
     IF array_position(p_node_ids, NULL) IS NOT NULL THEN
         PERFORM quorate_store.invalid('a node id is NULL');
     END IF;
-    SELECT sum(COALESCE(octet_length(u), -300000000)) INTO v_bytes FROM unnest(p_payloads) u;
-    IF v_bytes < 0 THEN
+    IF array_position(p_payloads, NULL) IS NOT NULL THEN
         PERFORM quorate_store.invalid('a payload is NULL');
     END IF;
+    SELECT sum(octet_length(u)) INTO v_bytes FROM unnest(p_payloads) u;
     IF v_bytes > 268435456 THEN
         PERFORM quorate_store.invalid(format('the payloads of one call have %s bytes', v_bytes), 'Keep them at 268435456 (256 MiB) or fewer.');
     END IF;

@@ -1,7 +1,7 @@
 -- Ends of rounds as dealers and collectors see them: collect, settle, cancel, prune.
 
 CREATE OR REPLACE FUNCTION quorate_store.end_due(p_round_no bigint) RETURNS quorate_store.round_state
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_round quorate_store.round;
     v_now timestamptz;
@@ -58,7 +58,7 @@ fresh_until: dead_lettered) and returns the state then. Needs no coordinator.
 Errors: QR003, QR007; 55P03 if a due round''s row lock cannot be had within a second. Locks: the round''s row, only when a transition is due.';
 
 CREATE OR REPLACE FUNCTION quorate_store.decide(p_round_id text, p_floor int, OUT round_no bigint, OUT quorum_nodes int[])
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_round quorate_store.round;
     v_now timestamptz;

@@ -15,7 +15,7 @@ COMMENT ON FUNCTION quorate_worker.join_deployment(uuid, text, interval) IS
 Result: its number (the fencing token), the deployment''s id and the schema''s version.';
 
 CREATE OR REPLACE FUNCTION quorate_store.fence(p_instance int) RETURNS boolean
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_id uuid;
 BEGIN
@@ -31,25 +31,24 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(quorate_store.fence_class(), p_instance) THEN
         RETURN false; -- a batch of it is still under way: the next tick tries again
     END IF;
-    UPDATE quorate_store.coordinator c
-       SET ended_at = clock_timestamp(), end_reason = 'fenced'
-     WHERE c.instance_no = p_instance AND c.ended_at IS NULL AND c.heartbeat_at + c.lease < clock_timestamp();
+    UPDATE quorate_store.coordinator c SET ended_at = clock_timestamp(), end_reason = 'fenced'
+     WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
     RETURN FOUND;
 END $$;
 COMMENT ON FUNCTION quorate_store.fence(int) IS
     'Fences one silent instance, if none of its batches is under way: from then on it reserves and overwrites nothing, and its rounds can be claimed.';
 
 CREATE OR REPLACE FUNCTION quorate_store.end_due_rounds(p_notify boolean, p_max int, OUT stalled int, OUT dead_lettered int)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql
+SET enable_seqscan = off AS $$
 DECLARE
-    v_now timestamptz;
+    v_now timestamptz := clock_timestamp(); -- what is due now is due under its lock as well
     v_due bigint[];
     v_ended bigint[];
 BEGIN
     v_due := ARRAY(SELECT r.round_no FROM quorate_store.round r
-                    WHERE r.state = 'open' AND r.deadline_at < clock_timestamp()
+                    WHERE r.state = 'open' AND r.deadline_at < v_now AND r.round_no > 0
                     ORDER BY r.deadline_at LIMIT p_max FOR UPDATE SKIP LOCKED);
-    v_now := clock_timestamp();
     WITH ended AS (UPDATE quorate_store.round r SET state = 'stalled', closed_at = v_now, close_reason = 'deadline'
                     WHERE r.round_no = ANY (v_due) RETURNING r.round_no)
     SELECT array_agg(e.round_no) INTO v_ended FROM ended e;
@@ -58,9 +57,8 @@ BEGIN
         PERFORM pg_notify('quorate_round', l.round_id || ' stalled') FROM quorate_store.ledger l WHERE l.round_no = ANY (v_ended);
     END IF;
     v_due := ARRAY(SELECT r.round_no FROM quorate_store.round r
-                    WHERE r.state = 'complete' AND r.collected_at IS NULL AND r.fresh_until < clock_timestamp()
+                    WHERE r.state = 'complete' AND r.collected_at IS NULL AND r.fresh_until < v_now AND r.round_no > 0
                     ORDER BY r.fresh_until LIMIT p_max FOR UPDATE SKIP LOCKED);
-    v_now := clock_timestamp();
     WITH ended AS (UPDATE quorate_store.round r SET state = 'dead_lettered', dead_lettered_at = v_now
                     WHERE r.round_no = ANY (v_due) RETURNING r.round_no)
     SELECT array_agg(e.round_no) INTO v_ended FROM ended e;
@@ -80,31 +78,39 @@ CREATE FUNCTION quorate_worker.tick(
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     v_other int;
-    v_due record;
+    v_due_at timestamptz;
+    v_was_silent boolean;
 BEGIN
+    SELECT c.heartbeat_at + c.lease < clock_timestamp() INTO v_was_silent
+      FROM quorate_store.coordinator c WHERE c.instance_no = p_instance;
     UPDATE quorate_store.coordinator c SET heartbeat_at = clock_timestamp() WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
     alive := FOUND;
     SELECT e.stalled, e.dead_lettered INTO stalled, dead_lettered FROM quorate_store.end_due_rounds(p_notify, p_max) e;
     fenced := 0;
+    -- After an outage of the database all have been silent, this one too: it lets the others speak first.
     FOR v_other IN SELECT c.instance_no FROM quorate_store.coordinator c
-                    WHERE c.cleared_at IS NULL AND c.ended_at IS NULL AND c.heartbeat_at + c.lease < clock_timestamp()
-                      AND c.instance_no <> p_instance LOOP
+                    WHERE alive AND NOT v_was_silent AND c.cleared_at IS NULL AND c.ended_at IS NULL
+                      AND greatest(c.heartbeat_at, pg_postmaster_start_time()) + c.lease < clock_timestamp()
+                      AND c.instance_no <> p_instance
+                    ORDER BY c.instance_no FOR UPDATE SKIP LOCKED LOOP
         fenced := fenced + quorate_store.fence(v_other)::int;
     END LOOP;
     UPDATE quorate_store.coordinator c SET cleared_at = clock_timestamp()
      WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL
-       AND NOT EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = c.instance_no AND r.settled_at IS NULL);
-    work := EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = 0 AND r.settled_at IS NULL)
-         OR EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = p_instance AND r.news AND r.settled_at IS NULL)
+       AND NOT EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = c.instance_no AND r.settled_at IS NULL AND r.round_no > 0);
+    work := EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = 0 AND r.settled_at IS NULL AND r.round_no > 0)
+         OR EXISTS (SELECT FROM quorate_store.round r WHERE r.owner = p_instance AND r.news AND r.settled_at IS NULL AND r.round_no > 0)
          OR EXISTS (SELECT FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
     SELECT array_agg(f.round_no) INTO failed_rounds
       FROM (SELECT r.round_no FROM quorate_store.round r
-             WHERE r.owner = p_instance AND r.state IN ('stalled', 'cancelled') AND r.settled_at IS NULL
+             WHERE r.owner = p_instance AND r.state IN ('stalled', 'cancelled') AND r.settled_at IS NULL AND r.round_no > 0
              ORDER BY r.round_no LIMIT p_max) f;
-    SELECT least((SELECT min(r.deadline_at) FROM quorate_store.round r WHERE r.state = 'open'),
-                 (SELECT min(r.fresh_until) FROM quorate_store.round r
-                   WHERE r.state = 'complete' AND r.collected_at IS NULL AND r.fresh_until IS NOT NULL)) AS due_at INTO v_due;
-    next_due_us := greatest(0, extract(epoch FROM v_due.due_at - clock_timestamp()) * 1000000)::bigint;
+    v_due_at := least((SELECT min(r.deadline_at) FROM quorate_store.round r WHERE r.state = 'open' AND r.round_no > 0),
+                      (SELECT min(r.fresh_until) FROM quorate_store.round r
+                        WHERE r.state = 'complete' AND r.collected_at IS NULL AND r.fresh_until IS NOT NULL AND r.round_no > 0));
+    IF v_due_at IS NOT NULL THEN
+        next_due_us := greatest(0, extract(epoch FROM v_due_at - clock_timestamp()) * 1000000)::bigint;
+    END IF;
     now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
 COMMENT ON FUNCTION quorate_worker.tick(int, boolean, int) IS
@@ -113,14 +119,20 @@ p_notify false: closes without notifications (they are hints; for when the notif
 Result: alive (false: fenced, rejoin under a new instance id), what was ended, whether rounds wait to be claimed, own rounds that stalled or
 were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), and the database''s clock.';
 
-CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS void
+CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- A batch of a broken connection may still run and claim: whoever goes waits for it, lest its rounds be nobody's.
+    IF NOT pg_try_advisory_xact_lock(quorate_store.fence_class(), p_instance) THEN
+        RETURN false;
+    END IF;
     UPDATE quorate_store.coordinator c SET ended_at = clock_timestamp(), end_reason = 'left'
      WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
     PERFORM pg_notify('quorate_work', '');
+    RETURN true;
 END $$;
-COMMENT ON FUNCTION quorate_worker.leave(int) IS 'A coordinator goes: others may claim its rounds at once. Idempotent.';
+COMMENT ON FUNCTION quorate_worker.leave(int) IS
+'A coordinator goes: others may claim its rounds at once. False while one of its batches is under way: ask again. Idempotent.';
 
 CREATE FUNCTION quorate_worker.node_versions(p_versions int[])
 RETURNS TABLE (version int, node_id smallint, url text, backup_url text, receipt_key text)

@@ -7,7 +7,7 @@ RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop bo
                primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
                backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
                now_us bigint)
-LANGUAGE plpgsql VOLATILE SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -67,13 +67,13 @@ BEGIN
     END IF;
     v_left := ARRAY(SELECT c.instance_no FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
     WITH picked AS (SELECT r.round_no FROM quorate_store.round r
-                     WHERE r.settled_at IS NULL AND r.owner = ANY (v_left || 0)
+                     WHERE r.settled_at IS NULL AND r.owner = ANY (v_left || 0) AND r.round_no > 0
                      LIMIT p_max FOR UPDATE SKIP LOCKED),
     claimed AS (UPDATE quorate_store.round r SET owner = p_instance, news = false FROM picked p
                  WHERE r.round_no = p.round_no RETURNING r.round_no)
     SELECT array_agg(c.round_no) INTO v_claimed FROM claimed c;
     WITH picked AS (SELECT r.round_no FROM quorate_store.round r
-                     WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.news
+                     WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.news AND r.round_no > 0
                      LIMIT p_max FOR UPDATE SKIP LOCKED),
     renewed AS (UPDATE quorate_store.round r SET news = false FROM picked p WHERE r.round_no = p.round_no RETURNING r.round_no)
     SELECT array_agg(n.round_no) INTO v_renewed FROM renewed n;
@@ -109,7 +109,7 @@ BEGIN
     RETURN QUERY
     SELECT * FROM quorate_store.round_work(p_instance,
         ARRAY(SELECT r.round_no FROM quorate_store.round r
-               WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.round_no > p_after
+               WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.round_no > 0 AND r.round_no > p_after
                ORDER BY r.round_no LIMIT p_max));
 END $$;
 COMMENT ON FUNCTION quorate_worker.owned(int, bigint, int) IS

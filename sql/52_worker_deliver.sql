@@ -1,5 +1,8 @@
 -- Delivering: retries are reserved, outcomes and acks recorded, rounds escalated and settled; each call takes a whole batch.
 --
+-- Rows are looked up through correlated scalar subqueries where it matters: they can be neither hashed nor joined in another order, so that a
+-- plan made in a quiet hour does not read whole tables later.
+--
 -- None of these waits for a row lock: a round that someone else holds is reported as locked, and the coordinator brings its
 -- rows again in a later batch. So no dealer's open transaction can stop a coordinator, and two batches never deadlock.
 
@@ -28,7 +31,7 @@ BEGIN
           JOIN quorate_store.round r ON r.round_no = q.round_no AND v_now <= r.deadline_at AND q.attempt <= r.retry_budget
                                     AND (r.state = 'open' OR r.state = 'complete' AND r.after_quorum = 'continue')
          WHERE q.round_no = ANY (v_locked)
-           AND NOT EXISTS (SELECT FROM quorate_store.ack k WHERE k.round_no = q.round_no AND k.node_id = q.node_id)
+           AND (SELECT true FROM quorate_store.ack k WHERE k.round_no = q.round_no AND k.node_id = q.node_id) IS NULL
         -- Reserved before and without an outcome: by a predecessor, so it is sent again under the same number; or by this instance in a
         -- batch whose commit it did not hear of, so it has not been sent yet.
         ON CONFLICT ON CONSTRAINT attempt_pkey DO UPDATE
@@ -89,7 +92,7 @@ BEGIN
                       JOIN quorate_store.round r ON r.round_no = u.round_no
                      WHERE r.settled_at IS NULL AND (r.state <> 'open' OR v_now <= r.deadline_at)
                        AND cardinality(r.node_ids) = (SELECT count(*) FROM quorate_store.ack k WHERE k.round_no = r.round_no)
-                       AND NOT EXISTS (SELECT FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL));
+                       AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0);
     DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
     WITH counted AS (
         SELECT r.round_no, r.state, k.nodes,
@@ -156,7 +159,7 @@ BEGIN
            AND v_now >= r.escalate_at AND v_now <= r.deadline_at
            AND EXISTS (SELECT FROM unnest(r.node_ids, r.node_versions) AS n (node_id, version)
                          JOIN quorate_store.node_version v ON v.version = n.version AND v.backup_url IS NOT NULL
-                        WHERE NOT EXISTS (SELECT FROM quorate_store.ack k WHERE k.round_no = r.round_no AND k.node_id = n.node_id))
+                        WHERE (SELECT true FROM quorate_store.ack k WHERE k.round_no = r.round_no AND k.node_id = n.node_id) IS NULL)
         RETURNING r.round_no)
     SELECT array_agg(e.round_no) INTO v_escalated FROM escalated e;
     RETURN QUERY
@@ -194,8 +197,8 @@ BEGIN
     v_done := ARRAY(
         SELECT r.round_no FROM unnest(v_locked) AS u (round_no) JOIN quorate_store.round r ON r.round_no = u.round_no
          WHERE r.state <> 'open' AND r.settled_at IS NULL
-           AND NOT EXISTS (SELECT FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL)
-           AND NOT EXISTS (SELECT FROM quorate_store.delivery_state s WHERE s.round_no = r.round_no AND s.state = 'pending'));
+           AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
+           AND (SELECT count(*) FROM quorate_store.delivery_state s WHERE s.round_no = r.round_no AND s.state = 'pending') = 0);
     DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
     UPDATE quorate_store.round r SET settled_at = v_now WHERE r.round_no = ANY (v_done);
     IF p_notify AND v_stalled IS NOT NULL THEN

@@ -158,6 +158,7 @@ struct round_row {
  * other code than this. */
 bool worker_joined(const PGresult *result, struct joined_row *out) MUST_CHECK;
 bool worker_tick(const PGresult *result, struct tick_row *out) MUST_CHECK;
+bool worker_left(const PGresult *result) MUST_CHECK; /* false, too, when leave has to be asked again */
 bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) MUST_CHECK;
 bool worker_work(const PGresult *result, int row, struct work_row *out) MUST_CHECK;
 bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) MUST_CHECK;

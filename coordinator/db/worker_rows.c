@@ -87,6 +87,10 @@ bool worker_node_version(const PGresult *result, int row, struct node_version_ro
     return out->url != NULL && out->receipt_key != NULL;
 }
 
+bool worker_left(const PGresult *result) {
+    return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
+}
+
 static void get_route(const PGresult *result, int row, int column, struct route_row *out) {
     out->used = get_int2(result, row, column);
     out->refused = get_bool(result, row, column + 1);

@@ -135,6 +135,16 @@ static void joined(struct beat *beat, const PGresult *result) {
     next_call(beat);
 }
 
+static void gone(struct beat *beat, const PGresult *result) {
+    if (!worker_left(result)) {
+        wake_in(beat, TICK_SOONEST_S); /* a batch of ours still runs in some backend */
+        return;
+    }
+    beat->coordinator->left = true;
+    ev_timer_stop(beat->coordinator->loop, &beat->timer);
+    ev_break(beat->coordinator->loop, EVBREAK_ALL);
+}
+
 /* The transaction of the call under way has ended. */
 static void on_sync(struct beat *beat) {
     enum beat_call done = beat->call;
@@ -157,9 +167,7 @@ static void on_sync(struct beat *beat) {
         ticked(beat, answer);
         break;
     case BEAT_LEAVE:
-        beat->coordinator->left = true;
-        ev_timer_stop(beat->coordinator->loop, &beat->timer);
-        ev_break(beat->coordinator->loop, EVBREAK_ALL);
+        gone(beat, answer);
         break;
     case BEAT_NOTHING:
         break;

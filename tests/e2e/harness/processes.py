@@ -31,6 +31,7 @@ class Process:
         self.lines: list[str] = []
         self._news = threading.Condition()
         self._may_fail = False
+        self._told_to_stop = False
         # --pdeathsig: it ends with us, should we be killed.
         self.popen = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *command], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=programs.environment(),
@@ -74,24 +75,39 @@ class Process:
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Sends a signal; after SIGKILL it is waited for, so that it is surely gone."""
+        self._told_to_stop = self._told_to_stop or number in (signal.SIGTERM, signal.SIGINT)
         self.popen.send_signal(number)
         if number == signal.SIGKILL:
             self._may_fail = True
             self.popen.wait(STOP_TIMEOUT_S)
 
-    def stop(self, timeout: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, then waits; a program that does not end is killed and that is an error."""
-        if self.running():
+    def tell_to_stop(self) -> None:
+        """SIGTERM, once: a second one would cut the drain short. Thaws it, too."""
+        if self.running() and not self._told_to_stop:
+            self._told_to_stop = True
             self.popen.send_signal(signal.SIGTERM)
             self.popen.send_signal(signal.SIGCONT)
-            try:
-                self.popen.wait(timeout)
-            except subprocess.TimeoutExpired:
-                self.popen.kill()
-                self.popen.wait()
-                raise AssertionError(f"{self.name} did not end within {timeout} s of SIGTERM:\n{self.log}") from None
+
+    def stop(self, timeout: float = STOP_TIMEOUT_S) -> int:
+        """Tells it to stop, then waits; a program that does not end is killed and that is an error."""
+        self.tell_to_stop()
+        try:
+            self.popen.wait(timeout)
+        except subprocess.TimeoutExpired:
+            where = self._where()
+            self.popen.kill()
+            self.popen.wait()
+            raise AssertionError(f"{self.name} did not end within {timeout} s of SIGTERM ({where}):\n{self.log}") from None
         self._reader.join(5)
         return self.popen.returncode
+
+    def _where(self) -> str:
+        """What its threads wait for, as the kernel says it."""
+        found = []
+        for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir():
+            state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+            found.append(f"thread {task.name}: {state}, {(task / 'wchan').read_text()}, syscall {(task / 'syscall').read_text().strip()}")
+        return "; ".join(found)
 
     def check_end(self) -> None:
         """Ends it when it still runs; it must have ended well, unless the test killed it."""
@@ -161,9 +177,7 @@ class Processes:
         """Ends all, then reports the first that did not end well."""
         problems = []
         for process in self.all:
-            if process.running():
-                process.popen.send_signal(signal.SIGTERM)
-                process.popen.send_signal(signal.SIGCONT)
+            process.tell_to_stop()
         for process in self.all:
             try:
                 process.check_end()
