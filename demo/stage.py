@@ -73,7 +73,8 @@ class Stage:
         self.build, self.cities = build, cities
         self.programs: dict[str, Program] = {}
         self.database: Program | None = None
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quorate-demo-", dir="/tmp"))  # socket paths must be short
+        short = len(tempfile.gettempdir()) < 60  # a socket's path has at most 107 bytes
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="quorate-demo-", dir=None if short else "/tmp"))
         self.sockets, self.own = self.folder / "s", self.folder / "own"
         self.env = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "QUORATE_"))}
         self.env |= {"PGHOST": str(self.sockets), "PGPORT": "5432", "PGUSER": "postgres", "PGDATABASE": "postgres"}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -127,6 +128,15 @@ static void watch_signal(struct ev_loop *loop, ev_signal *watcher, int number, s
     ev_signal_start(loop, watcher);
 }
 
+/* Sockets to all nodes need more descriptors than most shells allow at first. */
+static void raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 static bool run(const struct coordinator_settings *settings, const char *metrics_address, struct error *err) {
     struct daemon *d = calloc(1, sizeof *d);
     struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
@@ -136,6 +146,7 @@ static bool run(const struct coordinator_settings *settings, const char *metrics
         goto done;
     }
     (void)signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to sockets whose peer may be gone */
+    raise_descriptor_limit();
     watch_signal(loop, &d->terminate, SIGTERM, d);
     watch_signal(loop, &d->interrupt, SIGINT, d);
     if (monitor_open(d, loop, metrics_address, err) && coordinator_start(&d->coordinator, loop, settings, err)) {

@@ -33,7 +33,9 @@ static void connect_begin(struct db_session *session);
 
 static void watch(struct db_session *session, int events) {
     int fd = PQsocket(session->conn);
-    if (ev_is_active(&session->io) && session->io.fd == fd && (session->io.events & (EV_READ | EV_WRITE)) == events) {
+    /* While connecting, the next host's socket may have the number of the last one's. */
+    if (session->state == SESSION_READY && ev_is_active(&session->io) && session->io.fd == fd &&
+        (session->io.events & (EV_READ | EV_WRITE)) == events) {
         return;
     }
     ev_io_stop(session->loop, &session->io);

@@ -11,7 +11,8 @@
 
 /* After the requests have ended, outcomes are awaited for so long before the database is given up. */
 static const double DRAIN_DATABASE_S = 5.0;
-static const long IDLE_CONNECTIONS = 512;
+/* libcurl's cache counts connections in use as well. */
+static const long CONNECTIONS_KEPT = 4096;
 
 /* Every join has an instance id of its own: a version 4 UUID. */
 static void draw_instance_id(struct coordinator *c) {
@@ -80,9 +81,11 @@ bool coordinator_start(struct coordinator *c, struct ev_loop *loop, const struct
     draw_instance_id(c);
     ev_prepare_init(&c->prepare, on_prepare);
     ev_check_init(&c->check, on_check);
+    ev_set_priority(&c->prepare, EV_MINPRI); /* after whatever else still adds to the batches in this turn */
+    ev_set_priority(&c->check, EV_MAXPRI);
     ev_init(&c->drain_timer, on_drain_over);
     c->prepare.data = c->check.data = c->drain_timer.data = c;
-    c->http = http_client_new(loop, IDLE_CONNECTIONS, err);
+    c->http = http_client_new(loop, CONNECTIONS_KEPT, err);
     if (c->http == NULL) {
         return false;
     }

@@ -49,11 +49,23 @@ static int64_t next_wait_us(const struct round *round, int attempt, int64_t retr
     return wait_us < left_us ? wait_us : left_us;
 }
 
+/* Every attempt at debug level; what is wrong with a node once, and again only when it changes. */
 static void log_outcome(const struct parcel *parcel, enum outcome outcome, const struct http_answer *answer) {
-    char round_id[ROUND_ID_MAX + 1], detail[sizeof answer->detail * 2 + 3];
-    /* A refusal or a false receipt is news about a node; the rest is weather, and is counted. */
-    enum log_level level = outcome == OUTCOME_REFUSED || outcome == OUTCOME_BAD_RECEIPT ? LOG_WARN : LOG_DEBUG;
-    log_event(level, "attempt", "round=%s node=%d route=%s attempt=%d outcome=%s status=%d detail=%s",
+    char round_id[ROUND_ID_MAX + 1], detail[sizeof answer->detail * 2 + 3],
+        complaint[sizeof parcel->endpoint->complaint];
+    struct endpoint *endpoint = parcel->endpoint;
+    bool news;
+    if (outcome == OUTCOME_ACK) {
+        news = endpoint->complaint[0] != '\0';
+        endpoint->complaint[0] = '\0';
+    } else {
+        snprintf(complaint, sizeof complaint, "%s %d %s", outcome_name(outcome), answer->status, answer->detail);
+        news = log_changed(endpoint->complaint, sizeof endpoint->complaint, complaint);
+    }
+    log_event(!news                    ? LOG_DEBUG
+              : outcome == OUTCOME_ACK ? LOG_INFO
+                                       : LOG_WARN,
+              "attempt", "round=%s node=%d route=%s attempt=%d outcome=%s status=%d detail=%s",
               log_quote(parcel->envelope.round_id, round_id, sizeof round_id), parcel->key.node_id,
               route_name(parcel->key.route), parcel->key.attempt, outcome_name(outcome), answer->status,
               log_quote(answer->detail, detail, sizeof detail));
@@ -145,7 +157,7 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
                                          .body_size = size,
                                          .timeout_ms = (track->delivery->round->timeout_us + 999) / 1000};
     c->parcels++;
-    if (http_post(c->http, &request, &HANDLER, parcel) == NULL) {
+    if (signature[0] == '\0' || http_post(c->http, &request, &HANDLER, parcel) == NULL) {
         finish(parcel, &(struct http_answer){.end = HTTP_CONNECT_ERROR, .detail = "request could not be made"});
         on_closed(parcel);
     }

@@ -162,15 +162,8 @@ static void batch_failed(struct lane *lane) {
     if (strcmp(sqlstate, "54000") == 0) {
         lane->quiet = true; /* too many notifications in the queue: they are hints, the commits are not */
     }
-    if (!is_transient(sqlstate) && lane->limit == 1 && lane->batch.records.count == 1) {
-        const struct attempt_key *key = &lane->batch.records.items[0].key;
-        struct round *round = round_find(lane->coordinator, key->round_no);
-        log_event(LOG_ERROR, "outcome_lost", "round_no=%lld node=%d route=%s attempt=%d sqlstate=%s",
-                  (long long)key->round_no, key->node_id, route_name(key->route), key->attempt, sqlstate);
-        if (round != NULL) {
-            round->unrecorded--;
-        }
-        lane->batch.records.count = 0;
+    if (!is_transient(sqlstate) && lane->limit == 1) {
+        lane_give_up(lane);
     }
     lane_requeue(lane);
     if (!is_transient(sqlstate)) {

@@ -96,6 +96,7 @@ void lane_answer(struct lane *lane);           /* applies the answers of a commi
 void lane_answer_loads(struct lane *lane);     /* applies the envelopes that were read */
 void lane_answer_nodes(struct lane *lane);
 void lane_requeue(struct lane *lane); /* a batch whose fate is unknown or that failed: all of it is asked again */
+void lane_give_up(struct lane *lane); /* takes the single item out of a batch that will never succeed */
 void lane_clear_batch(struct lane *lane);
 void records_add(struct records *records, const struct attempt_record *record);
 void *lane_memory(void *pointer, size_t size); /* realloc that ends the process when memory is short */

@@ -3,11 +3,14 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/log.h"
 #include "round/coordinator.h"
 #include "round/lane.h"
 
 static const size_t LOAD_BYTES_MAX =
     8 * 1024 * 1024; /* of envelopes read in one batch, unless a single one is larger */
+/* A round whose escalation or settling the database refuses for a lasting reason is looked at again after this long. */
+static const double GIVEN_UP_PAUSE_S = 1.0;
 enum { CLAIM_MAX = 128, OWNED_MAX = 500, SETTLE_MAX = 1000, BUSY_MAX = 512 };
 
 static void add_step(struct lane *lane, enum lane_step step) {
@@ -180,6 +183,34 @@ bool lane_build(struct lane *lane) {
         lane_clear_batch(lane); /* nothing to do after all */
     }
     return true;
+}
+
+void lane_give_up(struct lane *lane) {
+    struct coordinator *c = lane->coordinator;
+    int64_t round_no = 0;
+    struct round *round;
+    if (lane->batch.records.count > 0) {
+        round_no = lane->batch.records.items[0].key.round_no;
+        if ((round = round_find(c, round_no)) != NULL) {
+            round->unrecorded--; /* its attempt stays without an outcome, and a node without an ack: it fails closed */
+        }
+        lane->batch.records.count = 0;
+    } else if (lane->batch.reserve_count > 0) {
+        struct track *track = round_track(c, &lane->batch.reserves[0]);
+        round_no = lane->batch.reserves[0].round_no;
+        if (track != NULL && track->state == TRACK_RESERVING) {
+            track_event(track, TRACK_DENIED);
+        }
+        lane->batch.reserve_count = 0;
+    } else if (lane->batch.escalate_count + lane->batch.settle_count > 0) {
+        round_no = lane->batch.escalate_count > 0 ? lane->batch.escalates[0] : lane->batch.settles[0];
+        if ((round = round_find(c, round_no)) != NULL) {
+            round->ask_escalate = round->ask_settle = false;
+            round_look_in(round, GIVEN_UP_PAUSE_S);
+        }
+        lane->batch.escalate_count = lane->batch.settle_count = 0;
+    }
+    log_event(LOG_ERROR, "given_up", "round_no=%lld sqlstate=%s", (long long)round_no, lane->batch.sqlstate);
 }
 
 static void requeue_tracks(struct lane *lane, const struct attempt_key *keys, size_t count, enum track_state expected) {

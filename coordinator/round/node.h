@@ -22,6 +22,7 @@ struct endpoint {
     double hold_s;      /* how long a slot is held, smoothed */
     double returned_at; /* when the last slot came back, by the loop's clock */
     struct track *queue;
+    char complaint[160]; /* what the log was told last; "" while it acks */
     char url[];
 };
 

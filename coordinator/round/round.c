@@ -65,6 +65,23 @@ static void end_attempts(struct round *round) {
     }
 }
 
+static bool track_done(const struct track *track, const struct round *round) {
+    return track->state == TRACK_ENDED || (track->state == TRACK_CLOSED && (round->over || round->state != ROUND_OPEN));
+}
+
+/* True when nothing is left to make, await or record. */
+static bool all_done(const struct round *round) {
+    if (round->unrecorded > 0 || (round->state == ROUND_OPEN && !round->over)) {
+        return false;
+    }
+    for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
+        if (!track_done(&d->track[ROUTE_PRIMARY], round) || !track_done(&d->track[ROUTE_BACKUP], round)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)events;
     struct round *round = watcher->data;
@@ -72,10 +89,8 @@ static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
     if (!round->over && now >= round->deadline_at) {
         end_attempts(round);
     }
-    if (round->over && round->state == ROUND_OPEN) {
-        lane_settle(round->lane, round); /* stalls it, whatever is still under way */
-    } else if (round->over || round->state != ROUND_OPEN) {
-        round_check_done(round);
+    if ((round->over && round->state == ROUND_OPEN) || all_done(round)) {
+        lane_settle(round->lane, round); /* past the deadline: stalls it, whatever is still under way */
     } else if (!round->escalated && now >= round->escalate_at && has_backup(round)) {
         lane_escalate(round->lane, round);
     }
@@ -191,22 +206,14 @@ bool round_merge(struct coordinator *coordinator, struct lane *lane, const struc
     return true;
 }
 
-static bool track_done(const struct track *track, const struct round *round) {
-    return track->state == TRACK_ENDED || (track->state == TRACK_CLOSED && (round->over || round->state != ROUND_OPEN));
-}
-
 void round_check_done(struct round *round) {
-    if (round->unrecorded > 0 || (round->state == ROUND_OPEN && !round->over)) {
+    if (!all_done(round)) {
         return;
     }
-    for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
-        if (!track_done(&d->track[ROUTE_PRIMARY], round) || !track_done(&d->track[ROUTE_BACKUP], round)) {
-            return;
-        }
-    }
-    lane_settle(round->lane, round);
     if (round->fruitless > 0) {
         round_look_in(round, LOOK_AGAIN_S * round->fruitless);
+    } else {
+        lane_settle(round->lane, round);
     }
 }
 

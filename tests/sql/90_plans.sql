@@ -3,14 +3,14 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(50);
+SELECT plan(46);
 
 SELECT pg_temp.nodes(1, 3, true) \gset
 SELECT pg_temp.join_as('one') AS me \gset
 
--- 20,000 settled rounds of three deliveries each.
+-- 10,000 settled rounds of three deliveries each.
 
-CREATE TEMP TABLE old AS SELECT i, NULL::bigint AS round_no FROM generate_series(1, 20000) i;
+CREATE TEMP TABLE old AS SELECT i, NULL::bigint AS round_no FROM generate_series(1, 10000) i;
 INSERT INTO quorate_store.ledger (round_id, nonce) SELECT 'h' || i, i FROM old;
 UPDATE old SET round_no = l.round_no FROM quorate_store.ledger l WHERE l.nonce = i;
 INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, per_share_timeout, base_backoff, max_backoff, owner, after_quorum, quorum, retry_budget,
@@ -27,7 +27,7 @@ SELECT round_no, n, 'primary', 1, now() - interval '1 day', false, pg_temp.recei
 UPDATE quorate_store.round SET state = 'complete', closed_at = opened_at + interval '1 s', close_reason = 'quorum', quorum_nodes = '{1,2,3}',
        settled_at = opened_at + interval '1 s' WHERE round_no IN (SELECT round_no FROM old);
 ANALYZE quorate_store.ledger, quorate_store.round, quorate_store.delivery, quorate_store.envelope, quorate_store.attempt, quorate_store.ack;
-SELECT is(count(*)::int, 20000, 'there is history') FROM quorate_store.round WHERE settled_at IS NOT NULL;
+SELECT is(count(*)::int, 10000, 'there is history') FROM quorate_store.round WHERE settled_at IS NOT NULL;
 
 -- Rows fetched so far by this transaction, in each table.
 CREATE TEMP TABLE fetched (relname text, n bigint);
@@ -60,7 +60,7 @@ CREATE FUNCTION pg_temp.record_all(p_instance int, p_rounds text, p_outcome text
     SELECT count(*) FROM arrays, quorate_worker.record(p_instance, true, r, n, o, a, u, s, t, k)
 $$;
 
--- Each call is judged three times: nothing else open; 2,000 others open; and those claimed.
+-- Each call is judged three times: nothing else open; 1,500 others open; and those claimed.
 
 CREATE FUNCTION pg_temp.judge(p_me int, p_when text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
@@ -114,22 +114,22 @@ END $$;
 
 SELECT pg_temp.judge(:me, 'quiet');
 SELECT pg_temp.start() \gset
-SELECT pg_temp.submit('wave-' || i, 2, '{1,2,3}') FROM generate_series(1, 2000) i \g /dev/null
-SELECT pg_temp.cheap(2000 * 40, 'a flood of 2,000 submit_rounds');
+SELECT pg_temp.submit('wave-' || i, 2, '{1,2,3}') FROM generate_series(1, 1500) i \g /dev/null
+SELECT pg_temp.cheap(1500 * 40, 'a flood of 1,500 submit_rounds');
 SELECT count(*) FROM quorate_worker.claim(:me, 64, '{}') \g /dev/null
-SELECT pg_temp.cheap(64 * 40, 'claim of 64 rounds out of 2,000');
+SELECT pg_temp.cheap(64 * 40, 'claim of 64 rounds out of 1,500');
 SELECT pg_temp.judge(:me, 'flood');
 SELECT pg_temp.claim_all(:me) \gset
 SELECT pg_temp.judge(:me, 'claimed');
 
 -- Complete, fresh and not collected: thousands may wait so for hours.
 
-SELECT pg_temp.submit('fresh-' || i, 1, '{1}', p_freshness => '1 day') FROM generate_series(1, 2000) i \g /dev/null
+SELECT pg_temp.submit('fresh-' || i, 1, '{1}', p_freshness => '1 day') FROM generate_series(1, 1500) i \g /dev/null
 SELECT pg_temp.claim_all(:me) \gset
-SELECT is(pg_temp.record_all(:me, 'fresh-%'), 2000::bigint, '2,000 rounds wait to be collected');
+SELECT is(pg_temp.record_all(:me, 'fresh-%'), 1500::bigint, '1,500 rounds wait to be collected');
 SELECT pg_temp.start() \gset
 SELECT quorate_worker.tick(:me, true, 100) \g /dev/null
-SELECT pg_temp.cheap(100, 'tick with 2,000 open and 2,000 fresh rounds');
+SELECT pg_temp.cheap(100, 'tick with 1,500 open and 1,500 fresh rounds');
 SELECT quorate.settle_round('fresh-' || i) FROM generate_series(1, 10) i \g /dev/null
 SELECT pg_temp.cheap(10 * 4, 'settle_round, 10 times');
 SELECT pg_temp.past_round('due-' || i, 1, '{1}', p_owner => :me) FROM generate_series(1, 10) i \g /dev/null
