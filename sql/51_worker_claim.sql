@@ -6,7 +6,7 @@ RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop bo
                node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
                primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
                backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
-               now_us bigint)
+               now_us bigint, payload bytea)
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -22,7 +22,9 @@ BEGIN
            k.round_no IS NOT NULL,
            p.used, p.refused, p.open, p.mine, (extract(epoch FROM p.retry_at - v_now) * 1000000)::bigint,
            b.used, b.refused, b.open, b.mine, (extract(epoch FROM b.retry_at - v_now) * 1000000)::bigint,
-           (extract(epoch FROM v_now) * 1000000)::bigint
+           (extract(epoch FROM v_now) * 1000000)::bigint,
+           CASE WHEN (p.mine OR b.mine) AND d.payload_bytes <= 512 AND k.round_no IS NULL THEN
+               (SELECT e.payload FROM quorate_store.envelope e WHERE e.round_no = d.round_no AND e.node_id = d.node_id) END
       FROM unnest(p_round_nos) AS u (round_no)
       JOIN quorate_store.round r ON r.round_no = u.round_no
       JOIN quorate_store.ledger l ON l.round_no = r.round_no
@@ -44,7 +46,8 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION quorate_store.round_work(int, bigint[]) IS
 'All that a coordinator needs to go on with rounds: a row per delivery, or one with node_id NULL for a round without any. Times are microseconds
-left (negative: past). used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: p_instance reserved it.';
+left (negative: past). used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: p_instance reserved it.
+payload: only where an attempt is the instance''s own and open and the envelope is small; else it is read by quorate_worker.envelopes.';
 
 CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_busy int[])
 RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
@@ -52,7 +55,7 @@ RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop bo
                node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
                primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
                backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
-               now_us bigint)
+               now_us bigint, payload bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -103,7 +106,7 @@ RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop bo
                node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
                primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
                backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
-               now_us bigint)
+               now_us bigint, payload bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
     RETURN QUERY

@@ -129,6 +129,7 @@ struct work_row {
     const unsigned char *payload_sha256;
     bool acked;
     struct route_row route[ROUTE_COUNT];
+    const unsigned char *payload; /* of payload_bytes; NULL: to be read by worker_send_envelopes */
 };
 
 struct envelope_row {

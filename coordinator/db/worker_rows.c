@@ -100,7 +100,7 @@ static void get_route(const PGresult *result, int row, int column, struct route_
 }
 
 bool worker_work(const PGresult *result, int row, struct work_row *out) {
-    if (PQnfields(result) != 28) {
+    if (PQnfields(result) != 29) {
         return false;
     }
     *out = (struct work_row){.round_no = get_int8(result, row, 0),
@@ -119,11 +119,13 @@ bool worker_work(const PGresult *result, int row, struct work_row *out) {
                              .payload_bytes = get_int4(result, row, 14),
                              .payload_sha256 = (const unsigned char *)get_text(result, row, 15),
                              .acked = get_bool(result, row, 16),
-                             .now_us = get_int8(result, row, 27)};
+                             .now_us = get_int8(result, row, 27),
+                             .payload = (const unsigned char *)get_text(result, row, 28)};
     get_route(result, row, 17, &out->route[ROUTE_PRIMARY]);
     get_route(result, row, 22, &out->route[ROUTE_BACKUP]);
     return get_state(result, row, 3, &out->state) && out->round_id != NULL &&
-           (out->node_id == 0 || PQgetlength(result, row, 15) == SHA256_BYTES);
+           (out->node_id == 0 || PQgetlength(result, row, 15) == SHA256_BYTES) &&
+           (out->payload == NULL || PQgetlength(result, row, 28) == out->payload_bytes);
 }
 
 bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) {

@@ -135,7 +135,8 @@ static void close_attempt(struct track *track, bool mine) {
 }
 
 /* Begins a route where its history in the database left it. */
-static void begin_track(struct track *track, const struct route_row *history) {
+static void begin_track(struct track *track, const struct work_row *row) {
+    const struct route_row *history = &row->route[track->route];
     struct delivery *delivery = track->delivery;
     struct round *round = delivery->round;
     struct endpoint *endpoint = delivery->node->route[track->route];
@@ -150,7 +151,11 @@ static void begin_track(struct track *track, const struct route_row *history) {
     } else if (history->open != 0 && history->mine) {
         track->state = TRACK_LOADING; /* reserved by the claim, or by a batch whose answer was lost: not sent yet */
         endpoint_take(endpoint);
-        lane_load(round->lane, track);
+        if (row->payload != NULL) {
+            track_loaded(track, row->payload, (size_t)row->payload_bytes);
+        } else {
+            lane_load(round->lane, track);
+        }
     } else if (track->route == ROUTE_PRIMARY || round->escalated) {
         track->resend = history->open != 0;
         track->wait_us = track->resend ? 0 : history->wait_us;
@@ -179,7 +184,7 @@ static bool add_delivery(struct round *round, const struct work_row *row) {
         struct track *track = &delivery->track[r];
         track->delivery = delivery;
         track->route = (enum route)r;
-        begin_track(track, &row->route[r]);
+        begin_track(track, row);
     }
     return true;
 }

@@ -291,6 +291,25 @@ def test_receipt_of_a_fenced_coordinator_counts(lab):
     assert before == [("primary", n, "http_error", 500) for n in (1, 2, 3)]
 
 
+def test_receipt_that_comes_after_the_round_was_lost_counts(lab):
+    """As before, but the answer comes once the fenced one has let go of the round."""
+    answer_now = threading.Event()
+    node = lab.node().plan(b.after(answer_now), then=b.status(500))
+    frozen = lab.coordinator(options=("--lease", "1s"))
+    round_id = lab.db.submit(1, [node], per_share_timeout="30 s", retry_budget=2, round_deadline="50 s")
+    node.primary.wait_requests(1)
+    frozen.kill(signal.SIGSTOP)
+    lab.coordinator(options=("--lease", "1s"))
+    lab.db.wait("the other one gave out", lambda: lab.db.deliveries(round_id)[1]["state"] == "exhausted")
+    frozen.kill(signal.SIGCONT)
+    lab.db.wait("joined again", lambda: lab.db.one(
+        "SELECT count(*) FROM quorate.coordinators WHERE coordinator = 'c1' AND alive"))
+    answer_now.set()
+    row = lab.db.wait_settled(round_id)
+    assert row["state"] == "complete" and row["quorum_nodes"] == [1]
+    assert lab.db.attempt_list(round_id, 1) == [("primary", n, "http_error", 500) for n in (1, 2)]
+
+
 def test_deadlines_are_kept_while_the_owner_is_frozen(lab):
     """Closing a due round needs no ownership."""
     node = lab.node(dark=True)

@@ -84,7 +84,12 @@ BEGIN
               WHERE r.state = 'open' ORDER BY r.deadline_at DESC, random() LIMIT 1;
         WHEN 'leave' THEN
             PERFORM quorate_worker.leave(v_hand);
-            UPDATE hands SET instance = pg_temp.join_as('c' || v_slot) WHERE slot = v_slot;
+            v_hand := pg_temp.join_as('c' || v_slot);
+            UPDATE hands SET instance = v_hand WHERE slot = v_slot;
+            PERFORM quorate_worker.claim(v_hand, 1000, '{}');
+            PERFORM pg_temp.reserve(v_hand, l.round_id, a.node_id, a.attempt, a.route::text)
+               FROM quorate_store.attempt a JOIN quorate_store.round r USING (round_no) JOIN quorate_store.ledger l USING (round_no)
+              WHERE r.owner = v_hand AND a.owner <> v_hand AND a.outcome IS NULL;
         WHEN 'prune' THEN PERFORM quorate.prune_rounds('infinity', 3);
         END CASE;
     EXCEPTION WHEN OTHERS THEN

@@ -1,5 +1,6 @@
 """What a custodian may do with a request: the good, the broken and the hostile. Each is a function (exchange) -> None."""
 
+import threading
 import time
 import typing
 
@@ -41,6 +42,16 @@ def slow(seconds: float, then: Behaviour | None = None) -> Behaviour:
         (then or ok())(exchange)
 
     return named(f"slow({seconds})", run)
+
+
+def after(event: threading.Event, then: Behaviour | None = None) -> Behaviour:
+    """Answers once the test has set the event."""
+
+    def run(exchange: "Exchange") -> None:
+        event.wait(PATIENCE_S)
+        (then or ok())(exchange)
+
+    return named("after", run)
 
 
 def silent() -> Behaviour:
@@ -186,13 +197,3 @@ def garbage(data: bytes = b"\x00\xff not http at all \r\n\r\n") -> Behaviour:
         exchange.close()
 
     return named("garbage", run)
-
-
-def close_idle_after(then: Behaviour | None = None) -> Behaviour:
-    """Answers well, promises to keep the connection, and closes it at once: the next request on it meets a dead one."""
-
-    def run(exchange: "Exchange") -> None:
-        (then or ok())(exchange)
-        exchange.close()
-
-    return named("close_idle_after", run)
