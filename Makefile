@@ -65,11 +65,11 @@ UNIT_BIN := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 units: $(UNIT_BIN) ## build the unit tests
 $(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/obj/coordinator/main.o,$(call obj,$(QUORATE_SRC))) $(BUILD)/obj/sql_files.o
 	@mkdir -p $(@D)
-	$(COMPILE) -o $@ $^ $(LDFLAGS) -lcmocka $(LIBS)
+	$(COMPILE) -o $@ $< $(filter %.o,$^) $(LDFLAGS) -lcmocka $(LIBS)
 
 check: ## build and run all tests [SAN=1: under sanitizers] [TESTS=pattern: only those]
 	@scripts/install-deps build test
-	@$(MAKE) --no-print-directory all units
+	@$(MAKE) --no-print-directory all units demo-programs
 	@$(PYTHON) tests/run --build $(BUILD) $(if $(TESTS),--only '$(TESTS)')
 
 include demo/demo.mk
@@ -90,9 +90,13 @@ schema-dump: all ## write docs/schema.sql, which `make check` compares with what
 	@$(PYTHON) tests/with-database --build $(BUILD) scripts/dump-schema > docs/schema.sql.new
 	@mv docs/schema.sql.new docs/schema.sql
 
-install: all ## install both programs below PREFIX (/usr/local) [DESTDIR=]
-	install -d $(DESTDIR)$(PREFIX)/bin
+man: all ## write the manual pages of docs/ from --help; `make check` compares them
+	@scripts/man $(BUILD) docs
+
+install: all ## install both programs and their manual pages below PREFIX (/usr/local) [DESTDIR=]
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BUILD)/quorate $(BUILD)/quorate-custodian $(DESTDIR)$(PREFIX)/bin
+	install -m 644 docs/quorate.1 docs/quorate-custodian.1 $(DESTDIR)$(PREFIX)/share/man/man1
 
 clean: ## remove what was built
 	rm -rf build
@@ -100,6 +104,6 @@ clean: ## remove what was built
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all units check demo lint docker-check schema-dump install clean help
+.PHONY: all units check demo lint docker-check schema-dump man install clean help
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

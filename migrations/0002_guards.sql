@@ -60,16 +60,17 @@ CREATE TRIGGER coordinator_fixed BEFORE UPDATE ON quorate_store.coordinator
 
 CREATE FUNCTION quorate_store.round_begins() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF NEW.state <> 'open' OR NEW.escalated_at IS NOT NULL
-       OR EXISTS (SELECT FROM quorate_store.ledger l WHERE l.round_no = NEW.round_no AND l.pruned_at IS NOT NULL) THEN
-        RAISE EXCEPTION 'round_no % begins open and unescalated, and only once', NEW.round_no
-            USING ERRCODE = 'integrity_constraint_violation';
+    -- After the insert, which may have waited for the key of a round that was being pruned.
+    IF EXISTS (SELECT FROM added n
+                WHERE n.state <> 'open' OR n.escalated_at IS NOT NULL
+                   OR (SELECT l.pruned_at FROM quorate_store.ledger l WHERE l.round_no = n.round_no) IS NOT NULL) THEN
+        RAISE EXCEPTION 'a round begins open and unescalated, and only once' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
-    RETURN NEW;
+    RETURN NULL;
 END $$;
 COMMENT ON FUNCTION quorate_store.round_begins() IS 'A round begins open, and a pruned one never begins again.';
-CREATE TRIGGER round_begins BEFORE INSERT ON quorate_store.round
-    FOR EACH ROW EXECUTE FUNCTION quorate_store.round_begins();
+CREATE TRIGGER round_begins AFTER INSERT ON quorate_store.round
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_begins();
 CREATE TRIGGER round_frozen BEFORE UPDATE ON quorate_store.round
     FOR EACH ROW WHEN (NEW.round_no <> OLD.round_no OR NEW.quorum <> OLD.quorum OR NEW.node_ids <> OLD.node_ids
         OR NEW.node_versions <> OLD.node_versions OR NEW.retry_budget <> OLD.retry_budget

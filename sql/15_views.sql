@@ -58,8 +58,9 @@ Times are the database''s clock.';
 CREATE OR REPLACE VIEW quorate.deliveries AS
 SELECT l.round_id, s.node_id::int AS node_id, s.state, s.attempts::int AS attempts, s.last_outcome::text AS last_outcome,
        s.next_attempt_at, s.payload_sha256, s.payload_bytes, s.settled_at AS payload_erased_at
-  FROM quorate_store.delivery_state s
-  JOIN quorate_store.ledger l ON l.round_no = s.round_no;
+  FROM quorate_store.ledger l
+ -- Driven from the ledger: whoever asks for one round reads one round.
+ CROSS JOIN LATERAL (SELECT * FROM quorate_store.delivery_state d WHERE d.round_no = l.round_no OFFSET 0) s;
 COMMENT ON VIEW quorate.deliveries IS
 'Accepted envelopes and how far their delivery got: pending, acked, exhausted, refused or abandoned. attempts: on both routes. payload_erased_at: since when only
 the SHA-256 and the size are left.';

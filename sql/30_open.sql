@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION quorate_store.check_policy(
     p_deadline interval, p_freshness interval, p_after text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_longest CONSTANT interval := interval '100 years';
+    v_longest CONSTANT interval := make_interval(secs => 3155760000); -- 100 years
     v_life interval := least(p_deadline, p_freshness);
 BEGIN
     IF p_round_id IS NULL OR p_round_id !~ '^[A-Za-z0-9_-]{1,128}$' THEN
@@ -136,7 +136,7 @@ BEGIN
     opened_at := clock_timestamp();
     fresh_until := opened_at + v_freshness;
     deadline_at := least(opened_at + v_deadline, fresh_until);
-    escalate_at := opened_at + (deadline_at - opened_at) / 2;
+    escalate_at := opened_at + make_interval(secs => extract(epoch FROM deadline_at - opened_at)::float8 / 2);
     INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
                                      max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions)
     VALUES (round_no, opened_at, escalate_at, deadline_at, fresh_until, p_timeout, p_base, p_max,

@@ -65,7 +65,8 @@ BEGIN
             ELSE 'accepted' END;
         IF v_verdict = 'accepted' THEN
             INSERT INTO quorate_store.delivery (round_no, node_id, payload_sha256, payload_bytes)
-            VALUES (v_round.round_no, node_ids[i], v_digest, octet_length(payloads[i]));
+            VALUES (v_round.round_no, node_ids[i], v_digest, octet_length(payloads[i]))
+            ON CONFLICT DO NOTHING; -- only an old snapshot gets here: 40001, not 23505
             INSERT INTO quorate_store.envelope (round_no, node_id, payload) VALUES (v_round.round_no, node_ids[i], payloads[i]);
             v_accepted := true;
         ELSIF v_verdict <> 'duplicate' THEN

@@ -72,9 +72,9 @@ COMMENT ON FUNCTION quorate_store.end_due_rounds(boolean, int) IS
     'Stalls and dead-letters whatever is due, whoever owns it, at most p_max of each; locked rounds are left for the next call.';
 
 CREATE FUNCTION quorate_worker.tick(
-    p_instance int, p_notify boolean, p_max int,
+    p_instance int, p_notify boolean, p_max int, p_count boolean,
     OUT alive boolean, OUT stalled int, OUT dead_lettered int, OUT fenced int, OUT work boolean, OUT failed_rounds bigint[],
-    OUT next_due_us bigint, OUT now_us bigint)
+    OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     v_other int;
@@ -111,13 +111,16 @@ BEGIN
     IF v_due_at IS NOT NULL THEN
         next_due_us := greatest(0, extract(epoch FROM v_due_at - clock_timestamp()) * 1000000)::bigint;
     END IF;
+    IF p_count THEN
+        owned := (SELECT count(*) FROM quorate_store.round r WHERE r.owner = p_instance AND r.settled_at IS NULL AND r.round_no > 0);
+    END IF;
     now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
-COMMENT ON FUNCTION quorate_worker.tick(int, boolean, int) IS
+COMMENT ON FUNCTION quorate_worker.tick(int, boolean, int, boolean) IS
 'One beat of a coordinator: its heartbeat; closes due rounds of any owner (at most p_max of each kind); fences silent instances.
 p_notify false: closes without notifications (they are hints; for when the notification queue is full).
 Result: alive (false: fenced, rejoin under a new instance id), what was ended, whether rounds wait to be claimed, own rounds that stalled or
-were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), and the database''s clock.';
+were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), the database''s clock, and, if p_count, how many unsettled rounds the instance owns.';
 
 CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

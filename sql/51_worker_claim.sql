@@ -1,6 +1,6 @@
 -- Claiming rounds, with the first attempt of each of their deliveries, and reading back what a coordinator owns.
 
-CREATE OR REPLACE FUNCTION quorate_store.round_work(p_instance int, p_round_nos bigint[])
+CREATE OR REPLACE FUNCTION quorate_store.round_work(p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
                escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
                node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
@@ -12,6 +12,7 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
+    v_this xid := pg_current_xact_id_if_assigned()::xid;
 BEGIN
     RETURN QUERY
     SELECT r.round_no, l.round_id, l.nonce, r.state::text, r.after_quorum = 'stop', r.escalated_at IS NOT NULL,
@@ -33,21 +34,22 @@ BEGIN
      CROSS JOIN LATERAL (
            SELECT count(*)::smallint AS used, COALESCE(bool_or(a.outcome = 'refused'), false) AS refused,
                   COALESCE(max(a.attempt) FILTER (WHERE a.outcome IS NULL), 0)::smallint AS open,
-                  COALESCE(bool_or(a.owner = p_instance) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
+                  COALESCE(bool_or(a.xmin = v_this) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
              FROM quorate_store.attempt a
             WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'primary') p
      CROSS JOIN LATERAL (
            SELECT count(*)::smallint AS used, COALESCE(bool_or(a.outcome = 'refused'), false) AS refused,
                   COALESCE(max(a.attempt) FILTER (WHERE a.outcome IS NULL), 0)::smallint AS open,
-                  COALESCE(bool_or(a.owner = p_instance) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
+                  COALESCE(bool_or(a.xmin = v_this) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
              FROM quorate_store.attempt a
             WHERE r.escalated_at IS NOT NULL
               AND a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'backup') b;
 END $$;
-COMMENT ON FUNCTION quorate_store.round_work(int, bigint[]) IS
+COMMENT ON FUNCTION quorate_store.round_work(bigint[]) IS
 'All that a coordinator needs to go on with rounds: a row per delivery, or one with node_id NULL for a round without any. Times are microseconds
-left (negative: past). used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: p_instance reserved it.
-payload: only where an attempt is the instance''s own and open and the envelope is small; else it is read by quorate_worker.envelopes.';
+left (negative: past). used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved
+by this very transaction, so that it cannot have been sent yet.
+payload: only where an attempt is mine and the envelope is small; else it is read by quorate_worker.envelopes.';
 
 CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_busy int[])
 RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
@@ -77,7 +79,7 @@ BEGIN
     SELECT array_agg(c.round_no) INTO v_claimed FROM claimed c;
     WITH picked AS (SELECT r.round_no FROM quorate_store.round r
                      WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.news AND r.round_no > 0
-                     LIMIT p_max FOR UPDATE SKIP LOCKED),
+                     LIMIT 100 FOR UPDATE SKIP LOCKED),
     renewed AS (UPDATE quorate_store.round r SET news = false FROM picked p WHERE r.round_no = p.round_no RETURNING r.round_no)
     SELECT array_agg(n.round_no) INTO v_renewed FROM renewed n;
     v_claimed := v_claimed || v_renewed;
@@ -85,6 +87,14 @@ BEGIN
         RETURN;
     END IF;
     v_now := clock_timestamp();
+    IF cardinality(v_left) > 0 THEN
+        -- A predecessor may have left an attempt whose outcome was on its way when the next one began: only the newest is sent again.
+        UPDATE quorate_store.attempt a SET outcome = 'in_doubt', finished_at = v_now
+          FROM unnest(v_claimed) AS u (round_no)
+         WHERE a.round_no = u.round_no AND a.outcome IS NULL
+           AND a.attempt < (SELECT max(n.attempt) FROM quorate_store.attempt n
+                             WHERE n.round_no = a.round_no AND n.node_id = a.node_id AND n.route = a.route);
+    END IF;
     -- The claim reserves each delivery's first attempt as well, unless its endpoint has no free slot.
     INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at)
     SELECT r.round_no, d.node_id, 'primary', 1, p_instance, v_now
@@ -93,10 +103,11 @@ BEGIN
       JOIN quorate_store.delivery d ON d.round_no = r.round_no
      WHERE r.node_versions[array_position(r.node_ids, d.node_id)] <> ALL (p_busy)
     ON CONFLICT DO NOTHING;
-    RETURN QUERY SELECT * FROM quorate_store.round_work(p_instance, v_claimed);
+    RETURN QUERY SELECT * FROM quorate_store.round_work(v_claimed);
 END $$;
 COMMENT ON FUNCTION quorate_worker.claim(int, int, int[]) IS
-'Claims up to p_max unsettled rounds that nobody owns (or whose owner was fenced or has left), and takes up to p_max of the instance''s own that got new envelopes.
+'Claims up to p_max (0: none) unsettled rounds that nobody owns (or whose owner was fenced or has left), and takes up to 100 of the instance''s own that got new
+envelopes.
 Reserves the first attempt, on the primary route, of every delivery that has none, but for nodes in p_busy (node versions whose endpoint has no free slot).
 Result: as quorate_store.round_work. Nothing when the instance is fenced. Skips locked rounds, waits for none.';
 
@@ -110,7 +121,7 @@ RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop bo
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
     RETURN QUERY
-    SELECT * FROM quorate_store.round_work(p_instance,
+    SELECT * FROM quorate_store.round_work(
         ARRAY(SELECT r.round_no FROM quorate_store.round r
                WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.round_no > 0 AND r.round_no > p_after
                ORDER BY r.round_no LIMIT p_max));
@@ -126,9 +137,11 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
-    SELECT e.round_no, e.node_id, e.payload
-      FROM unnest(p_round_nos, p_node_ids) AS u (round_no, node_id)
-      JOIN quorate_store.envelope e ON e.round_no = u.round_no AND e.node_id = u.node_id;
+    SELECT x.* FROM (SELECT u.round_no, u.node_id,
+                            (SELECT e.payload FROM quorate_store.envelope e
+                              WHERE e.round_no = u.round_no AND e.node_id = u.node_id) AS payload
+                       FROM unnest(p_round_nos, p_node_ids) AS u (round_no, node_id) OFFSET 0) x
+     WHERE x.payload IS NOT NULL;
 END $$;
 COMMENT ON FUNCTION quorate_worker.envelopes(bigint[], smallint[]) IS
 'The payloads of the deliveries named; those erased meanwhile are left out. A read in a transaction of its own: a slow reader holds no lock.';

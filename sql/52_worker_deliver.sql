@@ -155,7 +155,8 @@ BEGIN
     v_now := clock_timestamp();
     WITH escalated AS (
         UPDATE quorate_store.round r SET escalated_at = v_now
-         WHERE r.round_no = ANY (v_locked) AND r.state = 'open' AND r.escalated_at IS NULL
+          FROM unnest(v_locked) AS u (round_no)
+         WHERE r.round_no = u.round_no AND r.state = 'open' AND r.escalated_at IS NULL
            AND v_now >= r.escalate_at AND v_now <= r.deadline_at
            AND EXISTS (SELECT FROM unnest(r.node_ids, r.node_versions) AS n (node_id, version)
                          JOIN quorate_store.node_version v ON v.version = n.version AND v.backup_url IS NOT NULL
@@ -191,7 +192,8 @@ BEGIN
                        ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
     v_now := clock_timestamp();
     WITH ended AS (UPDATE quorate_store.round r SET state = 'stalled', closed_at = v_now, close_reason = 'deadline'
-                    WHERE r.round_no = ANY (v_locked) AND r.state = 'open' AND v_now > r.deadline_at
+                     FROM unnest(v_locked) AS u (round_no)
+                    WHERE r.round_no = u.round_no AND r.state = 'open' AND v_now > r.deadline_at
                    RETURNING r.round_no)
     SELECT array_agg(e.round_no) INTO v_stalled FROM ended e;
     v_done := ARRAY(

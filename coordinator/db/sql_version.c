@@ -9,7 +9,7 @@ int sql_files_schema_version(void) {
     int latest = 0;
     for (size_t i = 0; i < sql_file_count; i++) {
         if (strncmp(sql_files[i].path, FOLDER, strlen(FOLDER)) == 0) {
-            int number = atoi(sql_files[i].path + strlen(FOLDER));
+            int number = (int)strtol(sql_files[i].path + strlen(FOLDER), NULL, 10);
             latest = number > latest ? number : latest;
         }
     }

@@ -36,12 +36,13 @@ bool worker_send_join(struct db_session *session, const char *instance_id, const
     return db_session_send(session, "SELECT * FROM quorate_worker.join_deployment($1::uuid, $2, $3)", &params);
 }
 
-bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max) {
+bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) {
     struct db_params params = {0};
     db_param_int4(&params, instance);
     db_param_bool(&params, notify);
     db_param_int4(&params, max);
-    return db_session_send(session, "SELECT * FROM quorate_worker.tick($1, $2, $3)", &params);
+    db_param_bool(&params, count);
+    return db_session_send(session, "SELECT * FROM quorate_worker.tick($1, $2, $3, $4)", &params);
 }
 
 bool worker_send_leave(struct db_session *session, int32_t instance) {

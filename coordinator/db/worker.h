@@ -57,6 +57,7 @@ struct attempt_record {
     bool has_receipt;
     int64_t retry_us; /* until the route's next attempt; negative: none */
     struct signature receipt;
+    uint64_t counted_by; /* the caller's own mark */
 };
 
 /* Scratch arrays of one session's calls. Start from a struct of zeros. */
@@ -70,7 +71,7 @@ void worker_scratch_free(struct worker_scratch *scratch);
 bool worker_send_listen(struct db_session *session) MUST_CHECK;
 bool worker_send_join(struct db_session *session, const char *instance_id, const char *name,
                       int64_t lease_us) MUST_CHECK;
-bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max) MUST_CHECK;
+bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) MUST_CHECK;
 bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
 bool worker_send_node_versions(struct db_session *session, struct worker_scratch *scratch, const int32_t *versions,
                                size_t count) MUST_CHECK;
@@ -100,6 +101,7 @@ struct tick_row {
     int64_t next_due_us;           /* negative: nothing is due */
     struct db_array_reader failed; /* int8: round_no */
     int64_t now_us;
+    int64_t owned; /* unsettled rounds of this instance; negative: not counted */
 };
 
 struct node_version_row {
@@ -112,7 +114,8 @@ struct node_version_row {
 struct route_row {
     int16_t used; /* attempts reserved so far */
     int16_t open; /* the number of the one without an outcome; 0: none */
-    bool refused, mine;
+    bool refused;
+    bool mine;       /* the open one was reserved by this very transaction: it has not been sent yet */
     int64_t wait_us; /* until the next attempt may start; 0 or negative: now */
 };
 

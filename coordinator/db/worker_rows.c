@@ -61,7 +61,7 @@ bool worker_joined(const PGresult *result, struct joined_row *out) {
 }
 
 bool worker_tick(const PGresult *result, struct tick_row *out) {
-    if (PQntuples(result) != 1 || PQnfields(result) != 8) {
+    if (PQntuples(result) != 1 || PQnfields(result) != 9) {
         return false;
     }
     *out = (struct tick_row){.alive = get_bool(result, 0, 0),
@@ -70,7 +70,8 @@ bool worker_tick(const PGresult *result, struct tick_row *out) {
                              .fenced = get_int4(result, 0, 3),
                              .work = get_bool(result, 0, 4),
                              .next_due_us = PQgetisnull(result, 0, 6) ? -1 : get_int8(result, 0, 6),
-                             .now_us = get_int8(result, 0, 7)};
+                             .now_us = get_int8(result, 0, 7),
+                             .owned = PQgetisnull(result, 0, 8) ? -1 : get_int8(result, 0, 8)};
     return PQgetisnull(result, 0, 5) ||
            db_array_read(&out->failed, PQgetvalue(result, 0, 5), (size_t)PQgetlength(result, 0, 5));
 }

@@ -11,7 +11,7 @@
 static const double TICK_S = 0.5, TICK_SOONEST_S = 0.02;
 /* A call without an answer for so long: the connection is half open. */
 static const double SILENCE_MAX_S = 5.0;
-enum { TICK_ROUNDS_MAX = 1000 };
+enum { TICK_ROUNDS_MAX = 1000, COUNT_EVERY = 20 };
 
 static void wake_in(struct beat *beat, double seconds) {
     struct ev_loop *loop = beat->coordinator->loop;
@@ -28,7 +28,8 @@ static void call(struct beat *beat, enum beat_call what) {
         sent = sent && worker_send_join(beat->session, c->instance_id, c->settings.name, c->settings.lease_us);
         break;
     case BEAT_TICK:
-        sent = sent && worker_send_tick(beat->session, c->instance, !beat->quiet, TICK_ROUNDS_MAX);
+        sent = sent && worker_send_tick(beat->session, c->instance, !beat->quiet, TICK_ROUNDS_MAX,
+                                        beat->ticks++ % COUNT_EVERY == 0);
         break;
     case BEAT_LEAVE:
         sent = sent && worker_send_leave(beat->session, c->instance);
@@ -39,7 +40,6 @@ static void call(struct beat *beat, enum beat_call what) {
     if (sent && db_session_sync(beat->session)) {
         beat->call = what;
         beat->failed = false;
-        beat->call_began = ev_now(c->loop);
         wake_in(beat, SILENCE_MAX_S);
     }
 }
@@ -105,6 +105,9 @@ static void ticked(struct beat *beat, const PGresult *result) {
         if (round != NULL) {
             round_ended_elsewhere(round);
         }
+    }
+    if (row.owned > (int64_t)HASH_COUNT(c->rounds) && !c->claiming) {
+        lane_read_owned(&c->lanes[0], 0); /* a claim was committed after its connection had died */
     }
     double next_s = TICK_S;
     if (row.next_due_us >= 0 && (double)row.next_due_us / 1e6 < next_s) {

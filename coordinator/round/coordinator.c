@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "round/courier.h"
 
 /* After the requests have ended, outcomes are awaited for so long before the database is given up. */
 static const double DRAIN_DATABASE_S = 5.0;
@@ -28,7 +29,7 @@ static void draw_instance_id(struct coordinator *c) {
 }
 
 static bool drained(const struct coordinator *c) {
-    bool idle = c->parcels == 0;
+    bool idle = c->parcel_count == 0;
     for (int i = 0; i < LANE_COUNT; i++) {
         idle = idle && lane_idle(&c->lanes[i]);
     }
@@ -63,7 +64,7 @@ static void on_check(struct ev_loop *loop, ev_check *watcher, int events) {
 static void on_drain_over(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)events;
     struct coordinator *c = watcher->data;
-    if (c->parcels > 0) {
+    if (c->parcel_count > 0) {
         ev_timer_set(watcher, DRAIN_DATABASE_S, 0.);
         ev_timer_start(loop, watcher);
         return;
@@ -119,6 +120,7 @@ void coordinator_free(struct coordinator *c) {
     ev_check_stop(c->loop, &c->check);
     ev_timer_stop(c->loop, &c->drain_timer);
     http_client_free(c->http);
+    courier_free_parcels(c); /* no handler was called for them */
     drop_rounds(c);
     beat_free(&c->beat);
     for (int i = 0; i < LANE_COUNT; i++) {
@@ -131,7 +133,7 @@ void coordinator_drain(struct coordinator *c) {
     if (c->draining) {
         return;
     }
-    log_event(LOG_INFO, "draining", "requests=%zu rounds=%u", c->parcels, HASH_COUNT(c->rounds));
+    log_event(LOG_INFO, "draining", "requests=%zu rounds=%u", c->parcel_count, HASH_COUNT(c->rounds));
     c->draining = c->nodes.closed = true;
     ev_timer_set(&c->drain_timer, DRAIN_DATABASE_S, 0.);
     ev_timer_start(c->loop, &c->drain_timer);
@@ -146,7 +148,7 @@ bool coordinator_ready(const struct coordinator *c) {
 }
 
 void coordinator_gauges(const struct coordinator *c, struct metrics_gauges *gauges) {
-    *gauges = (struct metrics_gauges){.requests_under_way = c->parcels, .ready = coordinator_ready(c)};
+    *gauges = (struct metrics_gauges){.requests_under_way = c->parcel_count, .ready = coordinator_ready(c)};
     for (const struct round *round = c->rounds; round != NULL; round = round->hh.next) {
         gauges->rounds_held[round->state]++;
         for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
@@ -159,6 +161,11 @@ void coordinator_gauges(const struct coordinator *c, struct metrics_gauges *gaug
     for (int i = 0; i < LANE_COUNT; i++) {
         gauges->database_losses += db_session_losses(c->lanes[i].session);
     }
+}
+
+double coordinator_time(const struct coordinator *c) {
+    (void)c;
+    return (double)clock_monotonic_us() / 1e6;
 }
 
 int64_t coordinator_now_us(const struct coordinator *c) {

@@ -41,9 +41,11 @@ struct coordinator {
     struct node_book nodes;
     struct round *rounds;
     struct http_client *http;
-    size_t parcels; /* requests under way, bodies being drained included */
-    bool work;      /* rounds may wait to be claimed */
-    bool claiming;  /* one lane is asking */
+    size_t parcel_count; /* requests under way, bodies being drained included */
+    struct parcel *parcels;
+    uint64_t serials; /* given to rounds so far */
+    bool work;        /* rounds may wait to be claimed */
+    bool claiming;    /* one lane is asking */
     bool draining, left;
     ev_prepare prepare; /* starts the batches of what has piled up, once per turn of the loop */
     ev_check check;
@@ -66,6 +68,8 @@ bool coordinator_ready(const struct coordinator *coordinator);
 /* Counts what is held now. */
 void coordinator_gauges(const struct coordinator *coordinator, struct metrics_gauges *gauges);
 
+/* Seconds of the monotonic clock: a host whose wall clock jumps changes nothing. */
+double coordinator_time(const struct coordinator *coordinator);
 /* The database's clock, microseconds since 1970, as last heard. */
 int64_t coordinator_now_us(const struct coordinator *coordinator);
 void coordinator_heard_clock(struct coordinator *coordinator, int64_t now_us);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -14,6 +15,7 @@
 
 /* One request under way. It refers to its track by key only, so that the round may be dropped meanwhile. */
 struct parcel {
+    struct parcel *prev, *next; /* among the coordinator's */
     struct coordinator *coordinator;
     struct endpoint *endpoint;
     const struct node *node;
@@ -26,6 +28,8 @@ struct parcel {
 };
 
 static void parcel_free(struct parcel *parcel) {
+    DL_DELETE(parcel->coordinator->parcels, parcel);
+    parcel->coordinator->parcel_count--;
     sodium_memzero(parcel->payload, parcel->size);
     free(parcel);
 }
@@ -44,7 +48,7 @@ static int64_t next_wait_us(const struct round *round, int attempt, int64_t retr
     if (retry_after_ms * 1000 > wait_us) {
         wait_us = retry_after_ms * 1000;
     }
-    double left_s = round->deadline_at - ev_now(round->coordinator->loop);
+    double left_s = round->deadline_at - coordinator_time(round->coordinator);
     int64_t left_us = left_s > 0 ? (int64_t)(left_s * 1e6) : 0;
     return wait_us < left_us ? wait_us : left_us;
 }
@@ -112,8 +116,7 @@ static void on_answered(void *context, const struct http_answer *answer) {
 static void on_closed(void *context) {
     struct parcel *parcel = context;
     struct coordinator *c = parcel->coordinator;
-    c->parcels--;
-    endpoint_note(parcel->endpoint, (double)(clock_monotonic_us() - parcel->began_us) / 1e6, ev_now(c->loop));
+    endpoint_note(parcel->endpoint, (double)(clock_monotonic_us() - parcel->began_us) / 1e6, coordinator_time(c));
     endpoint_give_back(&c->nodes, parcel->endpoint);
     parcel_free(parcel);
 }
@@ -134,6 +137,8 @@ static struct parcel *parcel_new(struct track *track, const unsigned char *paylo
     snprintf(parcel->envelope.round_id, sizeof parcel->envelope.round_id, "%s", round->round_id);
     memcpy(parcel->sha256, delivery->payload_sha256, SHA256_BYTES);
     memcpy(parcel->payload, payload, size);
+    DL_APPEND(round->coordinator->parcels, parcel);
+    round->coordinator->parcel_count++;
     return parcel;
 }
 
@@ -142,7 +147,7 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
     struct parcel *parcel = parcel_new(track, payload, size);
     struct coordinator *c = parcel->coordinator;
     char id[WEBHOOK_ID_MAX + 1], timestamp[24], signature[SIGNATURE_TEXT + 1];
-    int64_t now_s = coordinator_now_us(c) / 1000000;
+    int64_t now_s = coordinator_now_us(c) / 1000000, timeout_ms = track->delivery->round->timeout_us / 1000;
     webhook_id_format(&parcel->envelope, id);
     snprintf(timestamp, sizeof timestamp, "%lld", (long long)now_s);
     webhook_sign(c->settings.key, id, now_s, parcel->payload, size, signature);
@@ -155,10 +160,15 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
                                          .header_count = sizeof headers / sizeof headers[0],
                                          .body = parcel->payload,
                                          .body_size = size,
-                                         .timeout_ms = (track->delivery->round->timeout_us + 999) / 1000};
-    c->parcels++;
+                                         .timeout_ms = timeout_ms > 0 ? timeout_ms : 1};
     if (signature[0] == '\0' || http_post(c->http, &request, &HANDLER, parcel) == NULL) {
         finish(parcel, &(struct http_answer){.end = HTTP_CONNECT_ERROR, .detail = "request could not be made"});
         on_closed(parcel);
+    }
+}
+
+void courier_free_parcels(struct coordinator *coordinator) {
+    while (coordinator->parcels != NULL) {
+        parcel_free(coordinator->parcels);
     }
 }

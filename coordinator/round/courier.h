@@ -11,4 +11,7 @@
  * record. */
 void courier_send(struct track *track, const unsigned char *payload, size_t size);
 
+/* Wipes and frees the parcels whose requests ended with the HTTP client. */
+void courier_free_parcels(struct coordinator *coordinator);
+
 #endif

@@ -10,6 +10,7 @@
 #include "round/coordinator.h"
 
 static const double PARKED_PAUSE_S = 0.02, FAILED_PAUSE_S = 0.05, FAILED_PAUSE_MAX_S = 1.0;
+static const double QUIET_S = 10.;
 static const size_t BATCH_LIMIT = 512;
 
 void *lane_memory(void *pointer, size_t size) {
@@ -31,10 +32,17 @@ void records_add(struct records *records, const struct attempt_record *record) {
 
 void lane_record(struct lane *lane, const struct attempt_record *record) {
     struct round *round = round_find(lane->coordinator, record->key.round_no);
+    struct attempt_record counted = *record;
     if (round != NULL) {
         round->unrecorded++;
+        counted.counted_by = round->serial;
     }
-    records_add(&lane->records, record);
+    records_add(&lane->records, &counted);
+}
+
+void lane_read_owned(struct lane *lane, int64_t after) {
+    lane->owned_after = !lane->owned_wanted || after < lane->owned_after ? after : lane->owned_after;
+    lane->owned_wanted = true;
 }
 
 void lane_reserve(struct lane *lane, struct track *track) {
@@ -96,10 +104,10 @@ void lane_clear_batch(struct lane *lane) {
         PQclear(lane->batch.results[i]);
         lane->batch.results[i] = NULL;
     }
-    if (lane->batch.claim_max > 0) {
+    if (lane->batch.claims) {
         lane->coordinator->claiming = false;
     }
-    lane->batch.claim_max = 0;
+    lane->batch.claims = false;
     lane->batch.records.count = 0;
     lane->batch.reserve_count = lane->batch.load_count = 0;
     lane->batch.escalate_count = lane->batch.settle_count = 0;
@@ -115,7 +123,8 @@ void lane_turn(struct lane *lane) {
         return;
     }
     if ((has_work(lane) || (c->work && !c->claiming && !c->draining)) && !lane_build(lane)) {
-        lane_requeue(lane);
+        /* Half a batch may be queued: only a new connection knows where it stands. All of it is asked again. */
+        db_session_restart(lane->session, "a batch could not be sent", NULL);
     }
 }
 
@@ -160,7 +169,8 @@ static void batch_failed(struct lane *lane) {
     const char *sqlstate = lane->batch.sqlstate;
     metrics_batch_failed(&lane->coordinator->metrics);
     if (strcmp(sqlstate, "54000") == 0) {
-        lane->quiet = true; /* too many notifications in the queue: they are hints, the commits are not */
+        /* Too many notifications in the queue: they are hints, the commits are not. */
+        lane->quiet_until = coordinator_time(lane->coordinator) + QUIET_S;
     }
     if (!is_transient(sqlstate) && lane->limit == 1) {
         lane_give_up(lane);
@@ -178,7 +188,7 @@ static void batch_over(struct lane *lane) {
         batch_failed(lane);
     } else {
         metrics_batch(&c->metrics, lane->batch.records.count + lane->batch.reserve_count + lane->batch.settle_count,
-                      ev_now(c->loop) - lane->batch.began);
+                      coordinator_time(c) - lane->batch.began);
         if (!lane->batch.load_failed) {
             lane->failures = 0;
             lane->last_error[0] = '\0';
@@ -232,6 +242,15 @@ static void on_sync(struct lane *lane) {
     batch_over(lane);
 }
 
+/* Goes on to the next step, unless the failure is the commit's: then the next step belongs to the next transaction. */
+static void step_failed(struct lane *lane) {
+    bool committing = lane->batch.commits && !lane->batch.sync_seen;
+    if (lane->batch.next_step < lane->batch.step_count &&
+        !(committing && lane->batch.steps[lane->batch.next_step] >= LANE_LOAD)) {
+        lane->batch.next_step++;
+    }
+}
+
 static bool on_result(void *context, PGresult *result) {
     struct lane *lane = context;
     switch (PQresultStatus(result)) {
@@ -245,11 +264,11 @@ static bool on_result(void *context, PGresult *result) {
         }
         return false;
     case PGRES_PIPELINE_ABORTED:
-        lane->batch.next_step++;
+        step_failed(lane);
         return false;
     default:
-        lane->batch.next_step++;
         note_error(lane, result);
+        step_failed(lane);
         return false;
     }
 }
@@ -264,9 +283,7 @@ static void on_lost(void *context) {
     lane_requeue(lane);
     PQclear(lane->held_work);
     lane->held_work = NULL;
-    /* A claim may have been committed that we did not hear of. */
-    lane->owned_wanted = true;
-    lane->owned_after = 0;
+    lane_read_owned(lane, 0); /* a claim may have been committed that we did not hear of */
 }
 
 bool lane_start(struct lane *lane, struct coordinator *coordinator, const char *label) {

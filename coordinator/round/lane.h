@@ -61,14 +61,15 @@ struct lane {
         size_t reserve_count, load_count;
         int64_t *escalates, *settles;
         size_t escalate_count, settle_count;
+        bool claims;
         int32_t claim_max;
-        ev_tstamp began;
+        double began;
     } batch;
     PGresult *held_work; /* rows of claim or owned that wait for node versions */
 
-    size_t limit;      /* items in a batch: shrinks when batches fail, so that one bad row stops only itself */
-    unsigned failures; /* in a row */
-    bool quiet;        /* the notification queue is full: repeat without notifications */
+    size_t limit;       /* items in a batch: shrinks when batches fail, so that one bad row stops only itself */
+    unsigned failures;  /* in a row */
+    double quiet_until; /* the notification queue is full: no notifications for a while */
     char last_error[256];
 };
 
@@ -81,6 +82,8 @@ void lane_reserve(struct lane *lane, struct track *track);
 void lane_load(struct lane *lane, struct track *track);
 void lane_escalate(struct lane *lane, struct round *round);
 void lane_settle(struct lane *lane, struct round *round);
+/* Reads again what this instance owns, from the round after `after` on. */
+void lane_read_owned(struct lane *lane, int64_t after);
 /* Takes a track, or a round, off the lists. */
 void lane_forget_track(struct track *track);
 void lane_forget_round(struct lane *lane, struct round *round);

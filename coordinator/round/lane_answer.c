@@ -7,6 +7,8 @@
 
 /* A round whose row someone else holds is asked about again after this long. */
 static const double LOCKED_PAUSE_S = 0.02;
+/* Likewise one that the database does not escalate: its clock is a little behind, or its nodes were acked unseen. */
+static const double ESCALATE_PAUSE_S = 0.1;
 
 static void bad_shape(const char *call) {
     log_event(LOG_ERROR, "unexpected_rows",
@@ -47,7 +49,7 @@ static void answer_record(struct lane *lane, const PGresult *result) {
         struct round *round = round_find(c, record->key.round_no);
         if (some_locked && is_locked(result, record->key.round_no)) {
             records_add(&lane->parked, record);
-        } else if (round != NULL) {
+        } else if (round != NULL && round->serial == record->counted_by) {
             round->unrecorded--;
         }
     }
@@ -65,16 +67,6 @@ static void answer_record(struct lane *lane, const PGresult *result) {
     }
 }
 
-static void denied(struct lane *lane, struct track *track) {
-    /* The row may be there without an outcome: a predecessor's, or our own from a batch that was lost. */
-    if (track->resend || track->uncertain) {
-        struct attempt_record record = {
-            .key = track_key(track), .outcome = track->resend ? OUTCOME_IN_DOUBT : OUTCOME_UNSENT, .retry_us = -1};
-        lane_record(lane, &record);
-    }
-    track_event(track, TRACK_DENIED);
-}
-
 static void answer_reserve(struct lane *lane, const PGresult *result) {
     struct coordinator *c = lane->coordinator;
     for (int i = 0; i < PQntuples(result); i++) {
@@ -90,14 +82,13 @@ static void answer_reserve(struct lane *lane, const PGresult *result) {
         }
         struct round *round = track->delivery->round;
         if (row.granted) {
-            track->resend = track->uncertain = false;
             track_event(track, TRACK_GRANTED);
         } else if (row.state == ROUND_LOCKED) {
             track_ask_later(track);
         } else if (row.state == ROUND_FENCED || row.state == ROUND_GONE) {
             round_learn(round, row.state, false);
         } else {
-            denied(lane, track);
+            track_event(track, TRACK_DENIED);
             round_learn(round, row.state, false);
         }
     }
@@ -121,8 +112,9 @@ static void answer_escalate(struct lane *lane, const PGresult *result) {
             round_learn_escalated(round);
         }
         /* Not yet, or locked: the next look asks again, no more often than this. */
-        double left_s = round->deadline_at - ev_now(c->loop);
-        round_look_in(round, row.escalated || left_s < LOCKED_PAUSE_S ? left_s : LOCKED_PAUSE_S);
+        double left_s = round->deadline_at - coordinator_time(c);
+        double pause_s = row.state == ROUND_LOCKED ? LOCKED_PAUSE_S : ESCALATE_PAUSE_S;
+        round_look_in(round, row.escalated || left_s < pause_s ? left_s : pause_s);
         round_learn(round, row.state, false);
     }
 }
@@ -143,13 +135,14 @@ static void answer_settle(struct lane *lane, const PGresult *result) {
         round->ask_settle = false;
         if (row.state == ROUND_LOCKED || row.state == ROUND_OPEN) {
             round_look_in(round, LOCKED_PAUSE_S);
-        } else if (!row.settled && row.state == round->state && round->fruitless < 100) {
+            continue;
+        }
+        if (!row.settled && row.state == round->state && round->fruitless < 100) {
             round->fruitless++; /* an attempt is unfinished that we do not hold, or a wait is not over: look again, ever
                                    later */
         }
-        if (round->fruitless == 5 && !row.settled) {
-            lane->owned_wanted = true;
-            lane->owned_after = round->round_no - 1;
+        if (round->fruitless == 3 && !row.settled) {
+            lane_read_owned(lane, round->round_no - 1);
         }
         round_learn(round, row.state, row.settled);
     }
@@ -175,7 +168,6 @@ static void merge(struct lane *lane, const PGresult *result) {
             bad_shape("claim");
             return;
         }
-        coordinator_heard_clock(c, row.now_us);
         if (!round_merge(c, lane, &row)) {
             log_event(LOG_ERROR, "round_not_taken", "round_no=%lld node=%d version=%d", (long long)row.round_no,
                       row.node_id, row.node_version);
@@ -200,9 +192,13 @@ static void answer_work(struct lane *lane, enum lane_step step) {
     PGresult *result = lane->batch.results[step];
     int64_t last = 0;
     size_t count = rounds_in(result, &last);
+    struct work_row first;
+    if (PQntuples(result) > 0 && worker_work(result, 0, &first)) {
+        coordinator_heard_clock(c, first.now_us);
+    }
     if (step == LANE_CLAIM) {
         c->metrics.claimed += count;
-        c->work = c->work || count >= (size_t)lane->batch.claim_max;
+        c->work = c->work || (lane->batch.claim_max > 0 && count >= (size_t)lane->batch.claim_max);
     } else if (count == 0) {
         lane->owned_wanted = false;
     } else {

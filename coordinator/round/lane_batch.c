@@ -29,8 +29,9 @@ static bool add_records(struct lane *lane, size_t *room) {
     memmove(lane->records.items, lane->records.items + count, lane->records.count * sizeof *lane->records.items);
     *room -= count;
     add_step(lane, LANE_RECORD);
-    return worker_send_record(lane->session, &lane->scratch, lane->coordinator->instance, !lane->quiet,
-                              lane->batch.records.items, count);
+    return worker_send_record(lane->session, &lane->scratch, lane->coordinator->instance,
+                              coordinator_time(lane->coordinator) >= lane->quiet_until, lane->batch.records.items,
+                              count);
 }
 
 static bool add_reserves(struct lane *lane, size_t *room) {
@@ -80,8 +81,9 @@ static bool add_settles(struct lane *lane, size_t *room) {
     }
     *room -= 1;
     add_step(lane, LANE_SETTLE);
-    return worker_send_settle(lane->session, &lane->scratch, lane->coordinator->instance, !lane->quiet,
-                              lane->batch.settles, lane->batch.settle_count);
+    return worker_send_settle(lane->session, &lane->scratch, lane->coordinator->instance,
+                              coordinator_time(lane->coordinator) >= lane->quiet_until, lane->batch.settles,
+                              lane->batch.settle_count);
 }
 
 static bool add_claim(struct lane *lane, size_t room) {
@@ -90,17 +92,19 @@ static bool add_claim(struct lane *lane, size_t room) {
         add_step(lane, LANE_OWNED);
         return worker_send_owned(lane->session, c->instance, lane->owned_after, OWNED_MAX);
     }
-    if (!c->work || c->claiming || c->draining || room == 0 || HASH_COUNT(c->rounds) >= c->settings.max_rounds) {
+    if (!c->work || c->claiming || c->draining || room == 0) {
         return true;
     }
+    size_t held = HASH_COUNT(c->rounds), left = held < c->settings.max_rounds ? c->settings.max_rounds - held : 0;
     int32_t busy[BUSY_MAX];
     size_t busy_count;
-    int32_t most = node_book_room(&c->nodes, ev_now(c->loop), CLAIM_MAX, busy, BUSY_MAX, &busy_count);
+    int32_t most = node_book_room(&c->nodes, coordinator_time(c), CLAIM_MAX, busy, BUSY_MAX, &busy_count);
     if (most == 0 || (unsigned)most < c->settings.slots_per_endpoint / 8) {
         return true; /* not worth a claim: more slots are about to become free */
     }
-    c->claiming = true;
-    c->work = false; /* whatever comes from now on is told anew */
+    c->claiming = lane->batch.claims = true;
+    c->work = false;                                   /* whatever comes from now on is told anew */
+    most = left < (size_t)most ? (int32_t)left : most; /* with none left, own rounds still get their new envelopes */
     lane->batch.claim_max = most;
     add_step(lane, LANE_CLAIM);
     return worker_send_claim(lane->session, &lane->scratch, c->instance, most, busy, busy_count);
@@ -167,10 +171,11 @@ static bool add_nodes(struct lane *lane) {
 bool lane_build(struct lane *lane) {
     size_t room = lane->limit;
     lane->batch.under_way = true;
-    lane->batch.began = ev_now(lane->coordinator->loop);
+    lane->batch.began = coordinator_time(lane->coordinator);
     if (lane->held_work != NULL) {
         return add_nodes(lane);
     }
+    lane->batch.commits = true; /* from the first statement on, all of it is taken back if something fails */
     if (!add_records(lane, &room) || !add_reserves(lane, &room) || !add_escalates(lane, &room) ||
         !add_settles(lane, &room) || !add_claim(lane, room)) {
         return false;
@@ -191,7 +196,8 @@ void lane_give_up(struct lane *lane) {
     struct round *round;
     if (lane->batch.records.count > 0) {
         round_no = lane->batch.records.items[0].key.round_no;
-        if ((round = round_find(c, round_no)) != NULL) {
+        round = round_find(c, round_no);
+        if (round != NULL && round->serial == lane->batch.records.items[0].counted_by) {
             round->unrecorded--; /* its attempt stays without an outcome, and a node without an ack: it fails closed */
         }
         lane->batch.records.count = 0;
@@ -205,7 +211,7 @@ void lane_give_up(struct lane *lane) {
     } else if (lane->batch.escalate_count + lane->batch.settle_count > 0) {
         round_no = lane->batch.escalate_count > 0 ? lane->batch.escalates[0] : lane->batch.settles[0];
         if ((round = round_find(c, round_no)) != NULL) {
-            round->ask_escalate = round->ask_settle = false;
+            *(lane->batch.escalate_count > 0 ? &round->ask_escalate : &round->ask_settle) = false;
             round_look_in(round, GIVEN_UP_PAUSE_S);
         }
         lane->batch.escalate_count = lane->batch.settle_count = 0;
@@ -217,7 +223,6 @@ static void requeue_tracks(struct lane *lane, const struct attempt_key *keys, si
     for (size_t i = 0; i < count; i++) {
         struct track *track = round_track(lane->coordinator, &keys[i]);
         if (track != NULL && track->state == expected && track->attempt == keys[i].attempt) {
-            track->uncertain = true;
             track_event(track, TRACK_AGAIN);
         }
     }
@@ -245,7 +250,7 @@ void lane_requeue(struct lane *lane) {
                 lane_settle(lane, round);
             }
         }
-        c->work = c->work || lane->batch.claim_max > 0;
+        c->work = c->work || lane->batch.claims;
     }
     requeue_tracks(lane, lane->batch.loads, lane->batch.load_count, TRACK_LOADING);
     lane_clear_batch(lane);

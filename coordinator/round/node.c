@@ -58,15 +58,20 @@ bool node_add(struct node_book *book, const struct node_version_row *row) {
 }
 
 void node_book_free(struct node_book *book) {
-    struct node *node, *next_node;
-    HASH_ITER(hh, book->nodes, node, next_node) {
-        HASH_DEL(book->nodes, node);
+    /* HASH_CLEAR frees the tables and leaves their members chained. */
+    struct node *node = book->nodes;
+    HASH_CLEAR(hh, book->nodes);
+    while (node != NULL) {
+        struct node *next = node->hh.next;
         free(node);
+        node = next;
     }
-    struct endpoint *endpoint, *next_endpoint;
-    HASH_ITER(hh, book->endpoints, endpoint, next_endpoint) {
-        HASH_DEL(book->endpoints, endpoint);
+    struct endpoint *endpoint = book->endpoints;
+    HASH_CLEAR(hh, book->endpoints);
+    while (endpoint != NULL) {
+        struct endpoint *next = endpoint->hh.next;
         free(endpoint);
+        endpoint = next;
     }
 }
 

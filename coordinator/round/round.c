@@ -42,11 +42,11 @@ static bool has_backup(const struct round *round) {
 }
 
 static void arm(struct round *round) {
-    ev_tstamp at = round->deadline_at + 0.0005;
+    double at = round->deadline_at + 0.0005;
     if (!round->escalated && round->state == ROUND_OPEN && round->escalate_at < at && has_backup(round)) {
         at = round->escalate_at;
     }
-    round_look_in(round, at - ev_now(round->coordinator->loop));
+    round_look_in(round, at - coordinator_time(round->coordinator));
 }
 
 void round_look_in(struct round *round, double seconds) {
@@ -56,8 +56,7 @@ void round_look_in(struct round *round, double seconds) {
     ev_timer_start(loop, &round->timer);
 }
 
-/* No attempt starts any more. */
-static void end_attempts(struct round *round) {
+void round_end_attempts(struct round *round) {
     round->over = true;
     for (struct delivery *d = round->deliveries; d != NULL; d = d->next) {
         track_event(&d->track[ROUTE_PRIMARY], TRACK_STOPPED);
@@ -83,11 +82,11 @@ static bool all_done(const struct round *round) {
 }
 
 static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
-    (void)events;
+    (void)loop, (void)events;
     struct round *round = watcher->data;
-    ev_tstamp now = ev_now(loop);
+    double now = coordinator_time(round->coordinator);
     if (!round->over && now >= round->deadline_at) {
-        end_attempts(round);
+        round_end_attempts(round);
     }
     if ((round->over && round->state == ROUND_OPEN) || all_done(round)) {
         lane_settle(round->lane, round); /* past the deadline: stalls it, whatever is still under way */
@@ -105,7 +104,10 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
     if (round == NULL) {
         return NULL;
     }
-    ev_tstamp now = ev_now(coordinator->loop);
+    /* The row may have waited for node versions: its times are those of its reading. */
+    int64_t age_us = coordinator_now_us(coordinator) - row->now_us;
+    double now = coordinator_time(coordinator) - (age_us > 0 ? (double)age_us / 1e6 : 0.);
+    round->serial = ++coordinator->serials;
     round->round_no = row->round_no;
     round->nonce = row->nonce;
     round->coordinator = coordinator;
@@ -128,9 +130,10 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
 }
 
 /* Says of an attempt without an outcome, that will not be sent any more, what is known of it. */
-static void close_attempt(struct track *track, bool mine) {
+static void close_attempt(struct track *track, const struct route_row *history) {
     struct attempt_record record = {
-        .key = track_key(track), .outcome = mine ? OUTCOME_UNSENT : OUTCOME_IN_DOUBT, .retry_us = -1};
+        .key = track_key(track), .outcome = history->mine ? OUTCOME_UNSENT : OUTCOME_IN_DOUBT, .retry_us = -1};
+    record.key.attempt = history->open;
     lane_record(track->delivery->round->lane, &record);
 }
 
@@ -143,13 +146,13 @@ static void begin_track(struct track *track, const struct work_row *row) {
     track->state = TRACK_CLOSED;
     track->attempt = history->open != 0 ? history->open : (int16_t)(history->used + 1);
     if (history->open != 0 && (delivery->acked || round->over)) {
-        close_attempt(track, history->mine);
+        close_attempt(track, history);
         track->state = TRACK_ENDED;
     } else if (endpoint == NULL || delivery->acked || round->over || history->refused ||
                (history->open == 0 && history->used >= round->retry_budget)) {
         track->state = TRACK_ENDED;
     } else if (history->open != 0 && history->mine) {
-        track->state = TRACK_LOADING; /* reserved by the claim, or by a batch whose answer was lost: not sent yet */
+        track->state = TRACK_LOADING; /* reserved by the claim */
         endpoint_take(endpoint);
         if (row->payload != NULL) {
             track_loaded(track, row->payload, (size_t)row->payload_bytes);
@@ -189,6 +192,16 @@ static bool add_delivery(struct round *round, const struct work_row *row) {
     return true;
 }
 
+/* An attempt that the database has as open and that no track stands for any more would keep its round from settling. */
+static void reconcile(struct delivery *delivery, const struct work_row *row) {
+    for (int r = 0; r < ROUTE_COUNT && delivery->round->unrecorded == 0; r++) {
+        struct track *track = &delivery->track[r];
+        if (row->route[r].open != 0 && (track->state == TRACK_ENDED || track->attempt != row->route[r].open)) {
+            close_attempt(track, &row->route[r]);
+        }
+    }
+}
+
 bool round_merge(struct coordinator *coordinator, struct lane *lane, const struct work_row *row) {
     struct round *round = round_find(coordinator, row->round_no);
     if (round == NULL) {
@@ -200,7 +213,10 @@ bool round_merge(struct coordinator *coordinator, struct lane *lane, const struc
     if (row->escalated) {
         round_learn_escalated(round);
     }
-    if (row->node_id != 0 && round_delivery(round, row->node_id) == NULL && !add_delivery(round, row)) {
+    struct delivery *known = row->node_id != 0 ? round_delivery(round, row->node_id) : NULL;
+    if (known != NULL) {
+        reconcile(known, row);
+    } else if (row->node_id != 0 && !add_delivery(round, row)) {
         return false;
     }
     if (round->over || round->state != ROUND_OPEN) {
@@ -226,18 +242,18 @@ void round_learn(struct round *round, enum round_state state, bool settled) {
     if (state == ROUND_LOCKED) {
         return;
     }
+    if (state == ROUND_CANCELLED && round->state == ROUND_OPEN) {
+        /* By a client; each round has one owner to count it. */
+        metrics_closed(&round->coordinator->metrics, state, -1.);
+    }
     if (settled || state == ROUND_FENCED || state == ROUND_GONE) {
         round_drop(round);
         return;
     }
-    if (state == ROUND_CANCELLED && round->state == ROUND_OPEN) {
-        metrics_closed(&round->coordinator->metrics, state,
-                       -1.); /* by a client; each round has one owner to count it */
-    }
     round->state = state;
     bool going_on = state == ROUND_OPEN || (state == ROUND_COMPLETE && !round->stop);
     if (!going_on && !round->over) {
-        end_attempts(round);
+        round_end_attempts(round);
     }
     round_check_done(round);
 }
@@ -256,7 +272,7 @@ void round_learn_escalated(struct round *round) {
 
 void round_ended_elsewhere(struct round *round) {
     if (!round->over) {
-        end_attempts(round);
+        round_end_attempts(round);
     }
     if (round->state == ROUND_OPEN) {
         lane_settle(round->lane, round); /* its answer tells how it ended */
@@ -281,6 +297,9 @@ void round_drop(struct round *round) {
     unsigned slots = 0;
     ev_timer_stop(coordinator->loop, &round->timer);
     lane_forget_round(round->lane, round);
+    if (HASH_COUNT(coordinator->rounds) >= coordinator->settings.max_rounds) {
+        coordinator->work = true; /* room for another one */
+    }
     HASH_DEL(coordinator->rounds, round);
     for (struct delivery *d = round->deliveries, *next; d != NULL; d = next) {
         next = d->next;

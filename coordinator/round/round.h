@@ -23,8 +23,7 @@ struct track {
     enum track_state state;
     enum route route;
     int16_t attempt;     /* the number of the current attempt, or of the next one */
-    bool resend;         /* that attempt was reserved by a predecessor, who may have sent it */
-    bool uncertain;      /* a batch that asked for it was lost: its row may exist */
+    bool resend;         /* that attempt's row is older than this struct: it may have been sent */
     struct track **list; /* the lane's list that it stands in, or NULL */
     int64_t wait_us;     /* what TRACK_WAIT waits */
 };
@@ -42,14 +41,15 @@ struct delivery {
 
 struct round {
     UT_hash_handle hh;
+    uint64_t serial; /* of this struct: a round that is lost and claimed again has another */
     int64_t round_no;
     int64_t nonce;
     struct coordinator *coordinator;
     struct lane *lane; /* all its batches go through this one, in order */
     struct delivery *deliveries;
     struct round *prev_escalate, *next_escalate, *prev_settle, *next_settle; /* in its lane's lists */
-    ev_timer timer; /* the next look at it: escalation, deadline, or asking again */
-    ev_tstamp escalate_at, deadline_at;
+    ev_timer timer;                  /* the next look at it: escalation, deadline, or asking again */
+    double escalate_at, deadline_at; /* by coordinator_time() */
     int64_t timeout_us, base_us, max_us;
     unsigned unrecorded; /* outcomes given to the lane and not committed yet */
     int16_t retry_budget;
@@ -77,6 +77,9 @@ void round_ended_elsewhere(struct round *round);
 
 /* Asks for the settling of a round that has nothing left to make, await or record. */
 void round_check_done(struct round *round);
+
+/* No attempt of it starts any more; those that are committed and not sent are recorded as unsent. */
+void round_end_attempts(struct round *round);
 
 /* Looks again in a while. */
 void round_look_in(struct round *round, double seconds);

@@ -45,12 +45,12 @@ static void begin_wait(struct track *track) {
     }
 }
 
-static void record_unsent(struct track *track) {
-    struct round *round = track->delivery->round;
-    struct attempt_record record = {.key = track_key(track), .outcome = OUTCOME_UNSENT, .retry_us = -1};
-    lane_forget_track(track);
-    lane_record(round->lane, &record);
-    endpoint_give_back(&round->coordinator->nodes, track_endpoint(track));
+/* Says of the current attempt, whose row may exist and which is not sent any more, what is known of it. */
+static void record_not_sent(struct track *track) {
+    struct attempt_record record = {
+        .key = track_key(track), .outcome = track->resend ? OUTCOME_IN_DOUBT : OUTCOME_UNSENT, .retry_us = -1};
+    track->resend = false;
+    lane_record(track->delivery->round->lane, &record);
 }
 
 void track_event(struct track *track, enum track_event event) {
@@ -75,8 +75,11 @@ void track_event(struct track *track, enum track_event event) {
     case TRACK_LOAD:
         lane_load(round->lane, track);
         return;
-    case TRACK_GIVE_BACK:
+    case TRACK_GIVE_BACK: /* denied: the row may be there all the same, a predecessor's or our own from a batch that was
+                             lost */
+    case TRACK_UNSENT:
         lane_forget_track(track);
+        record_not_sent(track);
         endpoint_give_back(&coordinator->nodes, track_endpoint(track));
         break;
     case TRACK_CANCEL:
@@ -84,9 +87,9 @@ void track_event(struct track *track, enum track_event event) {
         if (before == TRACK_QUEUED) {
             endpoint_leave(track_endpoint(track), track);
         }
-        break;
-    case TRACK_UNSENT:
-        record_unsent(track);
+        if (track->resend) {
+            record_not_sent(track);
+        }
         break;
     case TRACK_IMPOSSIBLE:
         log_event(LOG_ERROR, "impossible", "round_no=%lld node=%d route=%s state=%s on=%s", (long long)round->round_no,
@@ -97,10 +100,15 @@ void track_event(struct track *track, enum track_event event) {
 }
 
 void track_loaded(struct track *track, const unsigned char *payload, size_t size) {
+    struct round *round = track->delivery->round;
     lane_forget_track(track);
+    if (!round->over && coordinator_time(round->coordinator) >= round->deadline_at) {
+        round_end_attempts(round); /* no attempt starts after the deadline, however long the database took */
+    }
     bool send = track_edge(track->state, TRACK_LOADED)->action == TRACK_SEND;
     track_event(track, TRACK_LOADED);
     if (send) {
+        track->resend = false;
         courier_send(track, payload, size);
     }
 }

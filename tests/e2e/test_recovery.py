@@ -94,8 +94,11 @@ def test_one_of_two_is_killed_and_the_other_takes_over(lab):
     rounds = flood(lab, nodes)
     killer.join()
     assert_all_complete(lab, nodes, rounds)
-    alive = {row["coordinator"]: row["alive"] for row in lab.db.rows("SELECT * FROM quorate.coordinators")}
-    assert alive == {"c1": False, "c2": True}
+
+    def alive():
+        return {row["coordinator"]: row["alive"] for row in lab.db.rows("SELECT * FROM quorate.coordinators")}
+
+    lab.db.wait("the dead one is known to be dead", lambda: alive() == {"c1": False, "c2": True})
 
 
 def test_a_round_in_mid_flight_is_resumed_under_the_same_number(lab):

@@ -1,130 +1,12 @@
-"""Races between sessions, on the SQL alone: two dealers, collectors and coordinators at once; locks, fences, notifications."""
+"""Races between sessions, on the SQL alone: two dealers, collectors and coordinators at once; locks and fences."""
 
-import concurrent.futures
-import contextlib
 import time
 import uuid
 
 import psycopg
 import pytest
+from harness.sessions import BRIEF, KEY, LONG, Sessions
 from psycopg import errors
-
-KEY = "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
-RECEIPT = bytes(64)
-LONG = {"round_deadline": "1 h"}
-BRIEF = {"base_backoff": "1 us", "max_backoff": "1 us", "retry_budget": 1}
-
-
-class Session:
-    """One connection. `later` runs a statement in a thread and waits until it is blocked by a lock, or done."""
-
-    def __init__(self, db, conn):
-        self.db, self.conn = db, conn
-
-    def rows(self, sql, *values):
-        return self.conn.execute(sql, values).fetchall()
-
-    def one(self, sql, *values):
-        ((value,),) = self.rows(sql, *values)
-        return value
-
-    def begin(self, isolation=""):
-        self.conn.execute("BEGIN " + (f"ISOLATION LEVEL {isolation}" if isolation else ""))
-
-    def commit(self):
-        self.conn.execute("COMMIT")
-
-    def rollback(self):
-        self.conn.execute("ROLLBACK")
-
-    def later(self, call):
-        future = self.db.pool.submit(call)
-        deadline = time.monotonic() + 10
-        while not future.done() and time.monotonic() < deadline:
-            if self.db.admin.one("SELECT count(*) FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'",
-                                 self.conn.info.backend_pid):
-                return future
-            time.sleep(0.005)
-        assert future.done(), "neither blocked by a lock nor done"
-        return future
-
-    # Dealers and collectors.
-
-    def open(self, round_id, quorum=1, nodes=None, nonce=None, **policy):
-        named = "".join(f", {name} => %s" for name in policy)
-        return self.rows(f"SELECT nonce FROM quorate.open_round(%s, %s, %s, %s{named})", round_id, quorum, nodes, nonce,
-                         *policy.values())[0][0]
-
-    def submit(self, round_id, quorum=1, nodes=(1, 2), **policy):
-        named = "".join(f", {name} => %s" for name in {**LONG, **policy})
-        return self.rows(f"SELECT nonce FROM quorate.submit_round(%s, %s, %s, %s{named})", round_id, quorum, list(nodes),
-                         [b"share %d" % n for n in nodes], *{**LONG, **policy}.values())[0][0]
-
-    def distribute(self, round_id, nonce, payloads):
-        return [v for (v,) in self.rows("SELECT verdict FROM quorate.distribute(%s, %s, %s, %s)", round_id, nonce,
-                                        list(payloads), list(payloads.values()))]
-
-    def collect(self, round_id):
-        return self.one("SELECT quorate.collect(%s)", round_id)
-
-    def state(self, round_id):
-        return self.one("SELECT state FROM quorate.rounds WHERE round_id = %s", round_id)
-
-    def pass_deadline(self, round_id):
-        self.one("SELECT pg_sleep_until(deadline_at + interval '2 ms') IS NULL FROM quorate.rounds WHERE round_id = %s", round_id)
-
-    # Coordinators.
-
-    def join(self, name="c", lease="1 h", instance_id=None):
-        return self.rows("SELECT instance_no FROM quorate_worker.join_deployment(%s, %s, %s)", instance_id or uuid.uuid4(),
-                         name, lease)[0][0]
-
-    def claim(self, instance, most=1000):
-        return sorted({row[0] for row in self.rows("SELECT round_id FROM quorate_worker.claim(%s, %s, '{}')", instance, most)})
-
-    def record(self, instance, *acks, outcome="ack", notify=True):
-        """acks: (round_id, node_id); the first attempt on the primary route. The states by round_id."""
-        numbers = [self.one("SELECT round_no FROM quorate_store.ledger WHERE round_id = %s", r) for r, _ in acks]
-        count = len(acks)
-        rows = self.rows("SELECT round_no, state FROM quorate_worker.record(%s, %s, %s, %s::smallint[], %s, %s::smallint[], %s,"
-                         " %s::smallint[], %s::bigint[], %s::bytea[])", instance, notify, numbers, [n for _, n in acks],
-                         ["primary"] * count, [1] * count, [outcome] * count, [None] * count, [None] * count,
-                         [RECEIPT if outcome == "ack" else None] * count)
-        names = dict(zip(numbers, (r for r, _ in acks)))
-        return {names[number]: state for number, state in rows}
-
-    def reserve(self, instance, round_id, node_id, attempt):
-        return self.rows("SELECT granted, state FROM quorate_worker.reserve(%s, ARRAY[(SELECT round_no FROM quorate_store.ledger"
-                         " WHERE round_id = %s)], ARRAY[%s]::smallint[], '{primary}', ARRAY[%s]::smallint[])",
-                         instance, round_id, node_id, attempt)[0]
-
-    def settle(self, instance, round_id):
-        return self.rows("SELECT state, settled FROM quorate_worker.settle(%s, true, ARRAY[(SELECT round_no FROM"
-                         " quorate_store.ledger WHERE round_id = %s)])", instance, round_id)[0]
-
-    def tick(self, instance, notify=True):
-        return self.rows("SELECT alive, stalled, dead_lettered, fenced FROM quorate_worker.tick(%s, %s, 100)", instance, notify)[0]
-
-
-class Sessions:
-    def __init__(self, cluster):
-        self.cluster, self.name = cluster, cluster.create_database()
-        self.stack = contextlib.ExitStack()
-        self.pool = self.stack.enter_context(concurrent.futures.ThreadPoolExecutor(20))
-        self.admin = self.session()
-        with psycopg.connect(cluster.conninfo(self.name), autocommit=True) as conn:
-            conn.execute("CREATE FUNCTION pg_sleep_until(t timestamptz) RETURNS void LANGUAGE plpgsql AS $$ BEGIN"
-                         " WHILE clock_timestamp() < t LOOP PERFORM pg_sleep_for(t - clock_timestamp()); END LOOP; END $$")
-            conn.execute("SELECT quorate.add_node(i, format('http://n%%s.test/', i), %s) FROM generate_series(1, 4) i", [KEY])
-
-    def session(self, **options) -> Session:
-        conn = self.stack.enter_context(psycopg.connect(self.cluster.conninfo(self.name), autocommit=True, **options))
-        conn.execute("SET statement_timeout = '20 s'")
-        return Session(self, conn)
-
-    def close(self):
-        self.stack.close()
-        self.cluster.drop_database(self.name)
 
 
 @pytest.fixture
@@ -280,7 +162,7 @@ def test_no_decision_without_the_lock(a, b, call):
 
 def test_collect_at_the_deadline_waits_for_the_ack_that_was_in_time(db, a, b):
     me = a.join()
-    b.submit("r", 1, [1], round_deadline="700 ms", **BRIEF)
+    b.submit("r", 1, [1], round_deadline="1200 ms", **BRIEF)
     a.claim(me)
     a.begin()
     assert a.record(me, ("r", 1)) == {"r": "complete"}
@@ -293,7 +175,7 @@ def test_collect_at_the_deadline_waits_for_the_ack_that_was_in_time(db, a, b):
 
 def test_collect_at_the_deadline_fails_if_that_ack_is_rolled_back(a, b):
     me = a.join()
-    b.submit("r", 1, [1], round_deadline="700 ms", **BRIEF)
+    b.submit("r", 1, [1], round_deadline="1200 ms", **BRIEF)
     a.claim(me)
     a.begin()
     a.record(me, ("r", 1))
@@ -340,7 +222,7 @@ def test_collecting_and_dead_lettering_exclude_each_other(a, b):
 
 def test_collect_in_an_old_snapshot_never_says_stalled(a, b):
     me = a.join()
-    a.submit("r", 1, [1], round_deadline="700 ms", **BRIEF)
+    a.submit("r", 1, [1], round_deadline="1200 ms", **BRIEF)
     a.claim(me)
     b.begin("REPEATABLE READ")
     assert b.collect("r") is None
@@ -601,106 +483,3 @@ def test_a_pruned_round_is_not_reborn_by_two_sessions(a, b):
     a.commit()
     assert sqlstate(inserting).startswith("23")
     assert a.one("SELECT count(*) FROM quorate_store.round") == 0
-
-
-# Notifications: hints, never more than a round's id and state.
-
-def heard(listener):
-    """What has arrived by the time a mark sent by the same way does."""
-    listener.db.admin.conn.execute("NOTIFY quorate_round, 'mark'")
-    found = []
-    for notification in listener.conn.notifies():
-        if notification.payload == "mark":
-            return found
-        found.append((notification.channel, notification.payload))
-    raise AssertionError("the connection ended")
-
-
-@pytest.fixture
-def ear(db):
-    listener = db.session()
-    listener.conn.execute("LISTEN quorate_round")
-    listener.conn.execute("LISTEN quorate_work")
-    return listener
-
-
-def test_work_is_announced_once_per_transaction(a, ear):
-    nonce = a.open("r", 2, [1, 2], **LONG)
-    assert heard(ear) == [], "a round without envelopes is no work"
-    a.distribute("r", nonce, {1: b"x", 2: b"y"})
-    assert heard(ear) == [("quorate_work", "")]
-    a.distribute("r", nonce, {1: b"x", 2: b"other"})
-    assert heard(ear) == [], "duplicates and refusals are no work"
-    a.begin()
-    for i in range(5):
-        a.submit(f"s{i}")
-    a.commit()
-    assert heard(ear) == [("quorate_work", "")]
-
-
-def test_ends_are_announced_with_id_and_state_and_acks_are_not(a, ear):
-    me = a.join()
-    a.submit("c", 2, [1, 2, 3])
-    a.claim(me)
-    heard(ear)
-    a.record(me, ("c", 1))
-    assert heard(ear) == []
-    a.record(me, ("c", 2))
-    assert heard(ear) == [("quorate_round", "c complete")]
-    a.record(me, ("c", 3))
-    assert heard(ear) == []
-    a.submit("x")
-    a.one("SELECT quorate.cancel_round('x', 'why')")
-    assert heard(ear) == [("quorate_work", ""), ("quorate_round", "x cancelled")]
-    a.one("SELECT quorate.cancel_round('x', 'why')")
-    a.one("SELECT quorate.settle_round('x')")
-    assert heard(ear) == []
-
-
-@pytest.mark.parametrize("by", ["tick", "settle_round", "record", "settle"])
-def test_a_stall_is_announced_by_whoever_commits_it(a, ear, by):
-    me = a.join()
-    a.submit("r", 1, [1], round_deadline="150 ms", **BRIEF)
-    a.claim(me)
-    a.pass_deadline("r")
-    heard(ear)
-    with pytest.raises(psycopg.Error):
-        a.collect("r")
-    assert heard(ear) == [], "collect commits nothing"
-    {"tick": lambda: a.tick(me), "settle_round": lambda: a.one("SELECT quorate.settle_round('r')"),
-     "record": lambda: a.record(me, ("r", 1), outcome="timeout"), "settle": lambda: a.settle(me, "r")}[by]()
-    assert heard(ear) == [("quorate_round", "r stalled")]
-    a.tick(me)
-    a.one("SELECT quorate.settle_round('r')")
-    assert heard(ear) == [], "once"
-
-
-@pytest.mark.parametrize("by", ["tick", "settle_round"])
-def test_a_dead_letter_is_announced(a, ear, by):
-    me = a.join()
-    a.submit("r", 1, [1], freshness="1200 ms", **BRIEF)
-    a.claim(me)
-    a.record(me, ("r", 1))
-    a.one("SELECT pg_sleep_until(fresh_until + interval '2 ms') IS NULL FROM quorate.rounds")
-    heard(ear)
-    _ = a.tick(me) if by == "tick" else a.one("SELECT quorate.settle_round('r')")
-    assert heard(ear) == [("quorate_round", "r dead_lettered")]
-
-
-def test_without_notifications_the_same_is_done(a, ear):
-    me = a.join()
-    a.submit("c", 1, [1])
-    a.submit("r", 1, [1], round_deadline="300 ms", **BRIEF)
-    a.claim(me)
-    a.pass_deadline("r")
-    heard(ear)
-    assert a.record(me, ("c", 1), notify=False) == {"c": "complete"}
-    assert a.tick(me, notify=False)[1] == 1
-    assert heard(ear) == []
-
-
-def test_a_rolled_back_round_is_not_announced(a, ear):
-    a.begin()
-    a.submit("r")
-    a.rollback()
-    assert heard(ear) == []

@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(54);
+SELECT plan(56);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 4, true) \gset
@@ -46,6 +46,16 @@ SELECT is(pg_temp.claim_all(:b), 0::bigint, 'nobody else claims it');
 SELECT is(pg_temp.claim_all(:a), 0::bigint, 'nor does its owner again');
 SELECT results_eq(format($$ SELECT e.node_id::int, e.payload FROM quorate_worker.envelopes(array_fill(pg_temp.no('r'), ARRAY[3]), '{1,3,4}') e $$),
     $$ VALUES (1, 'share 1'::bytea), (4, 'share 4') $$, 'envelopes: the payloads named, but for those that are not there');
+
+SELECT results_eq('SELECT node_id::int, payload FROM claimed ORDER BY 1', $$ VALUES (1, 'share 1'::bytea), (2, 'share 2'), (4, 'share 4') $$,
+                  'small envelopes come with the claim');
+SELECT bag_eq(format($$ SELECT c.node_id::int, octet_length(c.payload) FROM quorate.submit_round('sizes', 1, '{1,2,3}',
+           ARRAY[convert_to(repeat('x', 512), 'UTF8'), convert_to(repeat('x', 513), 'UTF8'), 'x'::bytea], round_deadline => '1 h') s,
+           LATERAL (SELECT * FROM quorate_worker.claim(%s, 10, ARRAY(SELECT version FROM quorate_store.node_version WHERE node_id = 3)) OFFSET 0) c $$, :a),
+    'VALUES (1, 512), (2, NULL), (3, NULL)', 'larger ones do not, nor those whose attempt was not reserved');
+SELECT quorate.cancel_round('sizes', 'done') \gset
+SELECT pg_temp.record(:a, 'sizes', n, 'timeout') FROM unnest('{1,2}'::int[]) n \g /dev/null
+SELECT pg_temp.settle(:a, 'sizes') \gset
 
 -- Envelopes that come later.
 

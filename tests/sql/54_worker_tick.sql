@@ -2,14 +2,14 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(48);
+SELECT plan(51);
 
 SELECT pg_temp.nodes(1, 2) \gset
 SELECT pg_temp.join_as('one') AS me \gset
 SELECT pg_temp.join_as('two') AS other \gset
 CREATE FUNCTION pg_temp.tick(p_instance int, p_max int DEFAULT 100) RETURNS text LANGUAGE sql AS $$
     SELECT concat_ws(' ', CASE WHEN alive THEN 'alive' ELSE 'dead' END, stalled, dead_lettered, fenced, CASE WHEN work THEN 'work' END)
-      FROM quorate_worker.tick(p_instance, true, p_max)
+      FROM quorate_worker.tick(p_instance, true, p_max, false)
 $$;
 
 -- Heartbeat.
@@ -17,15 +17,15 @@ $$;
 SELECT heartbeat_at AS before FROM quorate_store.coordinator WHERE instance_no = :me \gset
 SELECT is(pg_temp.tick(:me), 'alive 0 0 0', 'nothing is due');
 SELECT ok(heartbeat_at > :'before', 'a heartbeat') FROM quorate_store.coordinator WHERE instance_no = :me;
-SELECT is(next_due_us, NULL, 'no open round: nothing will be due') FROM quorate_worker.tick(:me, true, 100);
-SELECT ok(abs(now_us - extract(epoch FROM clock_timestamp()) * 1000000) < 10000000, 'the database''s clock') FROM quorate_worker.tick(:me, true, 100);
+SELECT is(next_due_us, NULL, 'no open round: nothing will be due') FROM quorate_worker.tick(:me, true, 100, false);
+SELECT ok(abs(now_us - extract(epoch FROM clock_timestamp()) * 1000000) < 10000000, 'the database''s clock') FROM quorate_worker.tick(:me, true, 100, false);
 SELECT is(pg_temp.tick(2147483647), 'dead 0 0 0', 'an instance that never joined');
 
 -- Work.
 
 SELECT pg_temp.submit('w', 1, '{1,2}', p_deadline => '30 min') \gset
 SELECT is(pg_temp.tick(:me), 'alive 0 0 0 work', 'a round that nobody owns is work');
-SELECT ok(next_due_us BETWEEN 1790000000 AND 1800000000, 'and will be due at its deadline') FROM quorate_worker.tick(:me, true, 100);
+SELECT ok(next_due_us BETWEEN 1790000000 AND 1800000000, 'and will be due at its deadline') FROM quorate_worker.tick(:me, true, 100, false);
 SELECT pg_temp.claim_all(:me) \gset
 SELECT is(pg_temp.tick(:me), 'alive 0 0 0', 'once it is claimed it is not');
 SELECT nonce AS nonce FROM quorate.open_round('n', 1, '{1,2}', round_deadline => '1 h') \gset
@@ -35,6 +35,10 @@ SELECT is(pg_temp.tick(:me), 'alive 0 0 0 work', 'new envelopes of an own round 
 SELECT is(pg_temp.tick(:other), 'alive 0 0 0', 'but not of another''s');
 SELECT pg_temp.claim_all(:me) \gset
 SELECT is(pg_temp.tick(:me), 'alive 0 0 0', 'until they are taken');
+
+SELECT results_eq(format('SELECT owned FROM quorate_worker.tick(%s, true, 100, true)', i), format('VALUES (%s::bigint)', n), 'counted if asked for: owned ' || n)
+  FROM (VALUES (:me, 2), (:other, 0)) v (i, n);
+SELECT is(owned, NULL, 'and not otherwise') FROM quorate_worker.tick(:me, true, 100, false);
 
 -- What is due, whoever owns it.
 
@@ -47,13 +51,13 @@ SELECT bag_eq($$ SELECT round_id, state, close_reason, closed_at > deadline_at, 
     $$ VALUES ('mine', 'stalled', 'deadline', true, NULL::int[], NULL::timestamptz), ('theirs', 'stalled', 'deadline', true, NULL, NULL),
               ('nobodys', 'stalled', 'deadline', true, NULL, NULL) $$, 'and stall, in whosever hands they are');
 SELECT is(pg_temp.state('w'), 'open', 'others stay open');
-SELECT is(failed_rounds, ARRAY[pg_temp.no('mine')], 'own failed rounds are told until they are settled') FROM quorate_worker.tick(:me, true, 100);
-SELECT is(failed_rounds, ARRAY[pg_temp.no('theirs')], 'to each its own') FROM quorate_worker.tick(:other, true, 100);
+SELECT is(failed_rounds, ARRAY[pg_temp.no('mine')], 'own failed rounds are told until they are settled') FROM quorate_worker.tick(:me, true, 100, false);
+SELECT is(failed_rounds, ARRAY[pg_temp.no('theirs')], 'to each its own') FROM quorate_worker.tick(:other, true, 100, false);
 SELECT is(pg_temp.tick(:me), 'alive 0 0 0 work', 'once');
 SELECT is(pg_temp.settle(:me, 'mine'), 'stalled settled', 'settled');
-SELECT is(failed_rounds, NULL, 'then they are not told any more') FROM quorate_worker.tick(:me, true, 100);
+SELECT is(failed_rounds, NULL, 'then they are not told any more') FROM quorate_worker.tick(:me, true, 100, false);
 SELECT quorate.cancel_round('n', 'why') \gset
-SELECT is(failed_rounds, ARRAY[pg_temp.no('n')], 'a cancelled one is told as well') FROM quorate_worker.tick(:me, true, 100);
+SELECT is(failed_rounds, ARRAY[pg_temp.no('n')], 'a cancelled one is told as well') FROM quorate_worker.tick(:me, true, 100, false);
 
 SELECT pg_temp.past_round('old', 1, '{1}', p_freshness => '20 s', p_owner => :other) \gset
 SELECT pg_temp.past_acks('old', '{1}', true) \gset
@@ -68,17 +72,17 @@ SELECT is(pg_temp.tick(:me), 'alive 0 1 0 work', 'one complete round is past its
 SELECT bag_eq($$ SELECT round_id, state FROM quorate.rounds WHERE round_id IN ('old', 'kept', 'fresh', 'free') $$,
     $$ VALUES ('old', 'dead_lettered'), ('kept', 'complete'), ('fresh', 'complete'), ('free', 'complete') $$, 'that one is dead-lettered');
 SELECT ok(dead_lettered_at > fresh_until AND quorum_nodes = '{1}', 'and keeps its quorum_nodes') FROM quorate.rounds WHERE round_id = 'old';
-SELECT ok(next_due_us BETWEEN 500000000 AND 541000000, 'the next to be due is the one that is fresh for ten minutes') FROM quorate_worker.tick(:me, true, 100);
+SELECT ok(next_due_us BETWEEN 500000000 AND 541000000, 'the next to be due is the one that is fresh for ten minutes') FROM quorate_worker.tick(:me, true, 100, false);
 
 -- At most so many of each.
 
 SELECT pg_temp.past_round('due' || i, 1, '{1}', p_owner => :me) FROM generate_series(1, 5) i \g /dev/null
 SELECT is(pg_temp.tick(:me, 2), 'alive 2 0 0 work', 'two of five');
-SELECT is(next_due_us, 0::bigint, 'the next is due already') FROM quorate_worker.tick(:me, true, 1);
+SELECT is(next_due_us, 0::bigint, 'the next is due already') FROM quorate_worker.tick(:me, true, 1, false);
 SELECT is(pg_temp.tick(:me, 10), 'alive 2 0 0 work', 'the rest');
-SELECT is(stalled, 0, 'without notifications it does the same') FROM quorate_worker.tick(:me, false, 100);
+SELECT is(stalled, 0, 'without notifications it does the same') FROM quorate_worker.tick(:me, false, 100, false);
 SELECT pg_temp.past_round('quiet', 1, '{1}') \gset
-SELECT is(stalled, 1, 'it stalls') FROM quorate_worker.tick(:me, false, 100);
+SELECT is(stalled, 1, 'it stalls') FROM quorate_worker.tick(:me, false, 100, false);
 
 -- Silent ones are fenced.
 

@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(215);
+SELECT plan(227);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 4, true) \gset
@@ -32,8 +32,11 @@ SELECT nonce AS nonce2 FROM quorate.open_round('half', 1, '{1,2}', round_deadlin
 SELECT verdict FROM quorate.distribute('half', :nonce2, '{1}', '{one}') \g /dev/null
 SELECT pg_temp.claim_all(:me) \gset
 SELECT quorate.cancel_round('half', 'why') \gset
+SELECT quorate.open_round('bare', 1, '{1,2}', round_deadline => '1 h') \g /dev/null
+SELECT pg_temp.past_round('overdue', 2, '{1,2}') \gset
+SELECT pg_temp.past_acks('overdue', '{1,2}') \gset
 SELECT verdict FROM quorate.distribute('open', :nonce, '{1,9}', '{other,x}') \g /dev/null
-SELECT is(count(*)::int, 7, 'seven rounds') FROM quorate.rounds;
+SELECT is(count(*)::int, 9, 'nine rounds') FROM quorate.rounds;
 
 -- Statements that must be refused with SQLSTATE 23xxx. Names of rounds in braces stand for their numbers.
 
@@ -69,6 +72,11 @@ INSERT INTO hostile (sql) VALUES
     ($$UPDATE quorate_store.coordinator SET ended_at = NULL, end_reason = NULL, cleared_at = NULL WHERE name = 'gone'$$),
     ($$UPDATE quorate_store.coordinator SET ended_at = clock_timestamp() WHERE name = 'gone'$$),
     ($$UPDATE quorate_store.coordinator SET cleared_at = clock_timestamp() WHERE name = 'one'$$),
+    ($$UPDATE quorate_store.coordinator SET ended_at = clock_timestamp() WHERE name = 'one'$$),
+    ($$UPDATE quorate_store.coordinator SET ended_at = clock_timestamp(), end_reason = 'bored' WHERE name = 'one'$$),
+    ($$INSERT INTO quorate_store.ledger (round_no, round_id, nonce) OVERRIDING SYSTEM VALUE VALUES (-1, 'negative', 5)$$),
+    ($$INSERT INTO quorate_store.node_version (node_id, url, receipt_key) VALUES (0, 'http://n/', pg_temp.key())$$),
+    ($$INSERT INTO quorate_store.node_version (node_id, url, receipt_key) VALUES (1, 'http://n/', 'whsk_secret')$$),
     -- Rounds: fixed at opening.
     ($$UPDATE quorate_store.round SET quorum = 1 WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.round SET quorum = 3 WHERE round_no = {open}$$),
@@ -102,6 +110,7 @@ INSERT INTO hostile (sql) VALUES
     ($$UPDATE quorate_store.round SET state = 'complete', closed_at = deadline_at + interval '1 s', quorum_nodes = '{1,2}' WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.round SET state = 'dead_lettered', closed_at = clock_timestamp(), dead_lettered_at = clock_timestamp(), quorum_nodes = '{1,2}'
         WHERE round_no = {open}$$),
+    ($$UPDATE quorate_store.round SET state = 'complete', closed_at = clock_timestamp(), quorum_nodes = '{1,2}' WHERE round_no = {overdue}$$),
     ($$UPDATE quorate_store.round SET quorum_nodes = '{1,2}' WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.round SET closed_at = clock_timestamp() WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.round SET collected_at = clock_timestamp() WHERE round_no = {open}$$),
@@ -175,7 +184,9 @@ INSERT INTO hostile (sql) VALUES
     ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES ({half}, 2, 1, sha256('x'))$$),
     ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES ({open}, 3, 1, sha256('x')), ({half}, 2, 1, sha256('x'))$$),
     ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES (4711, 1, 1, sha256('x'))$$),
-    ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES ({open}, 2, 0, sha256('x'))$$),
+    ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES ({bare}, 1, 0, sha256('x'))$$),
+    ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES ({bare}, 1, 16777217, sha256('x'))$$),
+    ($$INSERT INTO quorate_store.delivery (round_no, node_id, payload_bytes, payload_sha256) VALUES ({bare}, 1, 1, 'short')$$),
     -- Envelopes.
     ($$UPDATE quorate_store.envelope SET payload = 'evil' WHERE round_no = {open}$$),
     ($$DELETE FROM quorate_store.envelope WHERE round_no = {open} AND node_id = 2$$),
@@ -193,6 +204,9 @@ INSERT INTO hostile (sql) VALUES
     ($$UPDATE quorate_store.attempt SET route = 'backup' WHERE round_no = {open} AND node_id = 2$$),
     ($$UPDATE quorate_store.attempt SET reserved_at = reserved_at - interval '1 s' WHERE round_no = {open} AND node_id = 2$$),
     ($$UPDATE quorate_store.attempt SET resends = resends - 1 WHERE round_no = {open} AND node_id = 2$$),
+    ($$UPDATE quorate_store.attempt SET http_status = 99 WHERE round_no = {open} AND node_id = 2$$),
+    ($$UPDATE quorate_store.attempt SET http_status = 1000 WHERE round_no = {open} AND node_id = 2$$),
+    ($$INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at, resends) VALUES ({open}, 2, 'primary', 2, 1, clock_timestamp(), -1)$$),
     ($$UPDATE quorate_store.attempt SET outcome = 'timeout' WHERE round_no = {open} AND node_id = 2$$),
     ($$UPDATE quorate_store.attempt SET finished_at = clock_timestamp() WHERE round_no = {open} AND node_id = 2$$),
     ($$DELETE FROM quorate_store.attempt WHERE round_no = {open}$$),
@@ -304,6 +318,8 @@ SET LOCAL session_replication_role = replica;
 SELECT is((SELECT count(*)::int FROM hostile h WHERE pg_temp.sqlstate_of(h.sql) NOT LIKE '23%'), 0, 'all the same with session_replication_role = replica');
 SELECT is(pg_temp.facts(), :'facts', 'no fact has changed');
 SET LOCAL session_replication_role = origin;
+
+SELECT throws_ok($$ INSERT INTO quorate_store.deployment (deployment_id) VALUES ('a b') $$, '23514', NULL, 'a deployment id is well-formed');
 
 -- In bulk: COPY goes through the same triggers.
 

@@ -81,7 +81,7 @@ BEGIN
         EXIT WHEN (SELECT bool_and(r.owner = p_me) FROM quorate_store.round r JOIN quorate_store.ledger l USING (round_no) WHERE l.round_id LIKE v_p || '%');
     END LOOP;
     PERFORM pg_temp.start();
-    PERFORM quorate_worker.tick(p_me, true, 100);
+    PERFORM quorate_worker.tick(p_me, true, 100, false);
     RETURN QUERY SELECT pg_temp.cheap(100, p_when || ': tick, nothing due');
     v_nos := ARRAY(SELECT l.round_no FROM quorate_store.ledger l WHERE l.round_id LIKE v_p || '%' ORDER BY 1);
     PERFORM pg_temp.start();
@@ -128,13 +128,13 @@ SELECT pg_temp.submit('fresh-' || i, 1, '{1}', p_freshness => '1 day') FROM gene
 SELECT pg_temp.claim_all(:me) \gset
 SELECT is(pg_temp.record_all(:me, 'fresh-%'), 1500::bigint, '1,500 rounds wait to be collected');
 SELECT pg_temp.start() \gset
-SELECT quorate_worker.tick(:me, true, 100) \g /dev/null
+SELECT quorate_worker.tick(:me, true, 100, false) \g /dev/null
 SELECT pg_temp.cheap(100, 'tick with 1,500 open and 1,500 fresh rounds');
 SELECT quorate.settle_round('fresh-' || i) FROM generate_series(1, 10) i \g /dev/null
 SELECT pg_temp.cheap(10 * 4, 'settle_round, 10 times');
 SELECT pg_temp.past_round('due-' || i, 1, '{1}', p_owner => :me) FROM generate_series(1, 10) i \g /dev/null
 SELECT pg_temp.start() \gset
-SELECT quorate_worker.tick(:me, true, 100) \g /dev/null
+SELECT quorate_worker.tick(:me, true, 100, false) \g /dev/null
 SELECT pg_temp.cheap(200, 'tick that stalls 10 of them');
 SELECT is((SELECT count(*)::int FROM quorate.rounds WHERE state = 'stalled'), 10, 'stalled');
 

@@ -231,7 +231,7 @@ static void second_request_is_reset(struct server *server, int fd, int number) {
     setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     /* A socket of no family: disconnects, which sends a reset although the number stays open. */
     const struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
-    connect(fd, &nowhere, sizeof nowhere);
+    (void)connect(fd, &nowhere, sizeof nowhere);
 }
 
 static void second_request_gets_half_a_line(struct server *server, int fd, int number) {

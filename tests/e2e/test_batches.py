@@ -1,0 +1,86 @@
+"""What goes wrong between a coordinator's batches and the database: each test is named after the trouble that it makes."""
+
+import secrets
+
+from harness import behaviours as b
+
+PATIENT = {"per_share_timeout": "20 s", "retry_budget": 3, "round_deadline": "60 s"}
+FAILURES = 6
+
+
+def fail_at_commit(lab, sqlstate: str) -> None:
+    """The first commits that complete a round fail, as those do that find the notification queue full."""
+    lab.db.conn.execute("CREATE SEQUENCE public.failures")
+    lab.db.conn.execute(f"""
+        CREATE FUNCTION public.fail_commit() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            IF nextval('public.failures') <= {FAILURES} THEN
+                RAISE EXCEPTION 'a commit fails' USING ERRCODE = '{sqlstate}';
+            END IF;
+            RETURN NULL;
+        END $$""")
+    lab.db.conn.execute("""
+        CREATE CONSTRAINT TRIGGER fail_commit AFTER UPDATE ON quorate_store.round DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+        WHEN (OLD.state = 'open' AND NEW.state = 'complete') EXECUTE FUNCTION public.fail_commit()""")
+
+
+def test_an_error_at_commit_with_envelopes_being_read_behind_it(lab):
+    """The answers of the read that follows in the same batch belong to no other: nothing is lost, and nothing is believed that
+    was not committed."""
+    nodes = lab.some_nodes(3)
+    fail_at_commit(lab, "54000")
+    lab.coordinator()
+    # Envelopes too large to come with the claim: each batch that records and completes reads others.
+    rounds = [lab.db.submit(2, nodes, payloads={n.node_id: secrets.token_bytes(4000) for n in nodes}, **PATIENT)
+              for _ in range(100)]
+    lab.db.wait_all_settled()
+    assert lab.db.one("SELECT last_value FROM public.failures") > FAILURES
+    assert {row["state"] for row in lab.db.rounds()} == {"complete"}
+    for node in nodes:
+        assert sorted(request.key.round_id for request in node.requests) == sorted(rounds), "each envelope once"
+
+
+def test_inherited_attempts_wait_for_a_slot_when_their_rounds_end(lab):
+    """A dead coordinator's attempts that its heir has not sent again are closed in doubt, and do not keep a round from settling."""
+    silent, other = lab.some_nodes(2)
+    silent.plan(then=b.silent())
+    first = lab.coordinator()
+    rounds = [lab.db.submit(2, [silent, other], **PATIENT) for _ in range(5)]
+    silent.primary.wait_requests(5)
+    lab.db.wait("the other node acked", lambda: all(lab.db.acks(round_id) for round_id in rounds))
+    first.kill()
+    heir = lab.coordinator(options=("--slots", "1"))
+    silent.primary.wait_requests(6)
+    lab.db.wait("all are taken over", lambda: {row["coordinator"] for row in lab.db.rounds()} == {heir.name})
+    for round_id in rounds:
+        assert lab.db.one("SELECT quorate.cancel_round(%s, 'test')", round_id)
+    lab.db.wait("all but the one under way settle",
+                lambda: sum(row["settled_at"] is not None for row in lab.db.rounds()) >= 4, timeout=10)
+    waiting = [lab.db.attempt_list(row["round_id"], silent.node_id) for row in lab.db.rounds() if row["settled_at"]]
+    assert waiting == [[("primary", 1, "in_doubt", None)]] * 4
+    assert len(silent.requests) == 6
+
+
+def test_envelopes_come_later_to_a_coordinator_that_is_full(lab):
+    """--max-rounds bounds what is claimed, not what its own rounds need to go on."""
+    nodes = lab.some_nodes(2)
+    full = lab.coordinator(options=("--max-rounds", "1"))
+    opened = lab.db.open(2, node_ids=[node.node_id for node in nodes])
+    lab.db.wait("it is claimed", lambda: lab.db.round(opened["round_id"])["coordinator"] == full.name)
+    waiting = lab.db.submit(2, nodes)
+    lab.db.distribute(opened["round_id"], opened["nonce"], {node.node_id: secrets.token_bytes(64) for node in nodes})
+    assert lab.db.wait_settled(opened["round_id"])["state"] == "complete"
+    assert lab.db.wait_settled(waiting)["state"] == "complete"
+
+
+def test_a_claim_at_the_last_moment(lab):
+    """Rounds whose deadline goes by while they are being claimed stall, and stop nobody."""
+    nodes = [lab.node(backup=True) for _ in range(2)]
+    lab.coordinator()
+    rounds = [lab.db.submit(2, nodes, round_deadline=f"{milliseconds} ms", max_backoff="1 ms", base_backoff="1 ms", retry_budget=1)
+              for milliseconds in range(2, 42)]
+    lab.db.wait_all_settled()
+    assert {row["state"] for row in lab.db.rounds()} <= {"complete", "stalled"}
+    assert len(lab.db.rounds()) == len(rounds)
+    healthy = lab.db.submit(2, nodes)
+    assert lab.db.wait_settled(healthy)["state"] == "complete"
