@@ -102,6 +102,11 @@ static void finish(struct parcel *parcel, const struct http_answer *answer) {
         track->wait_us = record.retry_us = next_wait_us(round, track->attempt, answer->retry_after_ms);
         track->attempt++;
     }
+    if (record.outcome == OUTCOME_REFUSED) {
+        track->end = TRACK_END_REFUSED;
+    } else if (record.outcome != OUTCOME_ACK && track->attempt >= round->retry_budget && !again) {
+        track->end = TRACK_END_EXHAUSTED;
+    }
     lane_record(round->lane, &record);
     track_event(track, again ? TRACK_FAILED : TRACK_FINISHED);
     if (record.outcome == OUTCOME_ACK) {

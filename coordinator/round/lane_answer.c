@@ -141,7 +141,7 @@ static void answer_settle(struct lane *lane, const PGresult *result) {
             round->fruitless++; /* an attempt is unfinished that we do not hold, or a wait is not over: look again, ever
                                    later */
         }
-        if (round->fruitless == 3 && !row.settled) {
+        if (round->fruitless % 3 == 2 && !row.settled) {
             lane_read_owned(lane, round->round_no - 1);
         }
         round_learn(round, row.state, row.settled);

@@ -32,6 +32,10 @@ void metrics_attempt(struct metrics *metrics, enum route route, enum outcome out
     observe(&metrics->attempt_seconds, seconds);
 }
 
+void metrics_not_sent(struct metrics *metrics, enum route route, enum outcome outcome) {
+    metrics->attempts[route][outcome]++;
+}
+
 void metrics_closed(struct metrics *metrics, enum round_state state, double seconds) {
     if (state >= ROUND_STATE_COUNT) {
         return;
@@ -95,15 +99,24 @@ static void rounds(FILE *out, const struct metrics *metrics, const struct metric
 
 static void attempts(FILE *out, const struct metrics *metrics) {
     uint64_t acks = 0;
-    head(out, "attempts_total", "counter", "Requests that ended, by route and outcome.");
+    head(out, "attempts_total", "counter", "Attempts that ended, by route and outcome.");
     for (int r = 0; r < ROUTE_COUNT; r++) {
         acks += metrics->attempts[r][OUTCOME_ACK];
-        for (int o = 0; o < OUTCOME_IN_DOUBT; o++) {
+        for (int o = 0; o < OUTCOME_COUNT; o++) {
             fprintf(out, "quorate_attempts_total{route=\"%s\",outcome=\"%s\"} %llu\n", route_name((enum route)r),
                     outcome_name((enum outcome)o), (unsigned long long)metrics->attempts[r][o]);
         }
     }
     number(out, "acks_total", "counter", "Receipts that verified.", (double)acks);
+}
+
+static void deliveries(FILE *out, const struct metrics *metrics) {
+    static const char *const STATES[DELIVERY_STATE_COUNT] = {"acked", "exhausted", "refused", "abandoned"};
+    head(out, "deliveries_total", "counter", "Deliveries of settled rounds, by the state they ended in.");
+    for (int s = 0; s < DELIVERY_STATE_COUNT; s++) {
+        fprintf(out, "quorate_deliveries_total{state=\"%s\"} %llu\n", STATES[s],
+                (unsigned long long)metrics->deliveries[s]);
+    }
 }
 
 char *metrics_text(struct metrics *metrics, const struct metrics_gauges *gauges, size_t *size) {
@@ -119,6 +132,7 @@ char *metrics_text(struct metrics *metrics, const struct metrics_gauges *gauges,
     number(out, "escalations_total", "counter", "Rounds whose envelopes went to the backups as well.",
            (double)metrics->escalations);
     attempts(out, metrics);
+    deliveries(out, metrics);
     number(out, "deliveries_waiting", "gauge", "Deliveries that wait for a time or a slot.",
            (double)gauges->deliveries_waiting);
     number(out, "requests_under_way", "gauge", "Requests under way.", (double)gauges->requests_under_way);

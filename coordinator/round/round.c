@@ -121,7 +121,8 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
     round->stop = row->stop;
     round->escalated = row->escalated;
     round->state = row->state;
-    round->over = row->deadline_us <= 0 || !(row->state == ROUND_OPEN || (row->state == ROUND_COMPLETE && !row->stop));
+    round->over = coordinator_time(coordinator) >= round->deadline_at ||
+                  !(row->state == ROUND_OPEN || (row->state == ROUND_COMPLETE && !row->stop));
     memcpy(round->round_id, row->round_id, id_size);
     ev_init(&round->timer, look);
     round->timer.data = round;
@@ -134,6 +135,7 @@ static void close_attempt(struct track *track, const struct route_row *history) 
     struct attempt_record record = {
         .key = track_key(track), .outcome = history->mine ? OUTCOME_UNSENT : OUTCOME_IN_DOUBT, .retry_us = -1};
     record.key.attempt = history->open;
+    metrics_not_sent(&track->delivery->round->coordinator->metrics, track->route, record.outcome);
     lane_record(track->delivery->round->lane, &record);
 }
 
@@ -151,6 +153,9 @@ static void begin_track(struct track *track, const struct work_row *row) {
     } else if (endpoint == NULL || delivery->acked || round->over || history->refused ||
                (history->open == 0 && history->used >= round->retry_budget)) {
         track->state = TRACK_ENDED;
+        track->end = history->refused                       ? TRACK_END_REFUSED
+                     : history->used >= round->retry_budget ? TRACK_END_EXHAUSTED
+                                                            : TRACK_END_NONE;
     } else if (history->open != 0 && history->mine) {
         track->state = TRACK_LOADING; /* reserved by the claim */
         endpoint_take(endpoint);
@@ -184,19 +189,21 @@ static bool add_delivery(struct round *round, const struct work_row *row) {
     delivery->next = round->deliveries;
     round->deliveries = delivery;
     for (int r = 0; r < ROUTE_COUNT; r++) {
-        struct track *track = &delivery->track[r];
-        track->delivery = delivery;
-        track->route = (enum route)r;
-        begin_track(track, row);
+        delivery->track[r].delivery = delivery;
+        delivery->track[r].route = (enum route)r;
+    }
+    for (int r = 0; r < ROUTE_COUNT; r++) {
+        begin_track(&delivery->track[r], row);
     }
     return true;
 }
 
 /* An attempt that the database has as open and that no track stands for any more would keep its round from settling. */
 static void reconcile(struct delivery *delivery, const struct work_row *row) {
-    for (int r = 0; r < ROUTE_COUNT && delivery->round->unrecorded == 0; r++) {
+    bool quiet = delivery->round->unrecorded == 0;
+    for (int r = 0; r < ROUTE_COUNT; r++) {
         struct track *track = &delivery->track[r];
-        if (row->route[r].open != 0 && (track->state == TRACK_ENDED || track->attempt != row->route[r].open)) {
+        if (quiet && row->route[r].open != 0 && (track->state == TRACK_ENDED || track->attempt != row->route[r].open)) {
             close_attempt(track, &row->route[r]);
         }
     }
@@ -238,6 +245,22 @@ void round_check_done(struct round *round) {
     }
 }
 
+/* As the view quorate.deliveries derives it for an ended round. */
+static enum delivery_state how_ended(const struct delivery *delivery) {
+    bool refused = false;
+    if (delivery->acked) {
+        return DELIVERY_ACKED;
+    }
+    for (int r = 0; r < ROUTE_COUNT; r++) {
+        bool allowed = delivery->node->route[r] != NULL && (r == ROUTE_PRIMARY || delivery->round->escalated);
+        if (allowed && delivery->track[r].end == TRACK_END_NONE) {
+            return DELIVERY_ABANDONED;
+        }
+        refused = refused || delivery->track[r].end == TRACK_END_REFUSED;
+    }
+    return refused ? DELIVERY_REFUSED : DELIVERY_EXHAUSTED;
+}
+
 void round_learn(struct round *round, enum round_state state, bool settled) {
     if (state == ROUND_LOCKED) {
         return;
@@ -245,6 +268,9 @@ void round_learn(struct round *round, enum round_state state, bool settled) {
     if (state == ROUND_CANCELLED && round->state == ROUND_OPEN) {
         /* By a client; each round has one owner to count it. */
         metrics_closed(&round->coordinator->metrics, state, -1.);
+    }
+    for (const struct delivery *d = round->deliveries; settled && d != NULL; d = d->next) {
+        round->coordinator->metrics.deliveries[how_ended(d)]++;
     }
     if (settled || state == ROUND_FENCED || state == ROUND_GONE) {
         round_drop(round);

@@ -15,6 +15,9 @@ struct coordinator;
 struct lane;
 struct node;
 
+/* Why a route has no attempt left. */
+enum track_end { TRACK_END_NONE, TRACK_END_REFUSED, TRACK_END_EXHAUSTED };
+
 /* One route of one delivery. */
 struct track {
     struct delivery *delivery;
@@ -22,6 +25,7 @@ struct track {
     ev_timer timer;
     enum track_state state;
     enum route route;
+    enum track_end end;
     int16_t attempt;     /* the number of the current attempt, or of the next one */
     bool resend;         /* that attempt's row is older than this struct: it may have been sent */
     struct track **list; /* the lane's list that it stands in, or NULL */

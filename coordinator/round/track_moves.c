@@ -50,6 +50,7 @@ static void record_not_sent(struct track *track) {
     struct attempt_record record = {
         .key = track_key(track), .outcome = track->resend ? OUTCOME_IN_DOUBT : OUTCOME_UNSENT, .retry_us = -1};
     track->resend = false;
+    metrics_not_sent(&track->delivery->round->coordinator->metrics, track->route, record.outcome);
     lane_record(track->delivery->round->lane, &record);
 }
 

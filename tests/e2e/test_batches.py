@@ -24,11 +24,19 @@ def fail_at_commit(lab, sqlstate: str) -> None:
         WHEN (OLD.state = 'open' AND NEW.state = 'complete') EXECUTE FUNCTION public.fail_commit()""")
 
 
+def slow_reads(lab, seconds: float) -> None:
+    """Envelopes take a while to be read, so that they arrive well after the commit before them."""
+    text = lab.db.one("SELECT pg_get_functiondef('quorate_worker.envelopes(bigint[], smallint[])'::regprocedure)")
+    assert text.count("BEGIN") == 1
+    lab.db.conn.execute(text.replace("BEGIN", f"BEGIN PERFORM pg_sleep({seconds});"))
+
+
 def test_an_error_at_commit_with_envelopes_being_read_behind_it(lab):
     """The answers of the read that follows in the same batch belong to no other: nothing is lost, and nothing is believed that
     was not committed."""
     nodes = lab.some_nodes(3)
     fail_at_commit(lab, "54000")
+    slow_reads(lab, 0.1)
     lab.coordinator()
     # Envelopes too large to come with the claim: each batch that records and completes reads others.
     rounds = [lab.db.submit(2, nodes, payloads={n.node_id: secrets.token_bytes(4000) for n in nodes}, **PATIENT)

@@ -194,6 +194,8 @@ def test_every_block_of_the_readme_does_what_it_says(public_folder, silent):
     finally:
         reader.shell.close()
     assert reader.shell.process.returncode == 0
+    logs = "".join(log.read_text(errors="replace") for log in public_folder.rglob("*.log"))
+    assert logs.count("event=ready") == 2 and not any(mark in logs for mark in programs.SANITIZER_MARKS)
     assert ran.count("python") == 1 and ran.count("sql") == 2 and ran.count("sh") >= 7
     with socket.create_server(("127.0.0.1", database_port)):  # the throwaway database is gone
         pass

@@ -1,8 +1,8 @@
 """What a coordinator believes of a route and what the database derives must agree: the outcomes that are retried, and, for every
 history of a delivery in every kind of round, whether an attempt is left, is granted, and lets the round settle.
 
-The coordinator's side is told by two unit test programs: `test_judge outcomes`, and `test_round CONNINFO INSTANCE`, which reads
-the rounds of an instance as a coordinator does and prints what it makes of them."""
+The coordinator's side is told by two unit test programs: `test_judge outcomes`, and `test_round owned|claim CONNINFO INSTANCE`,
+which reads an instance's rounds, or claims its news, as a coordinator does and prints what it makes of them."""
 
 import csv
 import io
@@ -14,8 +14,8 @@ import pytest
 from harness import build, wire
 
 BUDGET = 2
-# Outcomes of a route's attempts, oldest first. Without one yet: MINE was reserved by this instance and not sent, OTHERS by one
-# that is gone and may have sent it.
+# Outcomes of a route's attempts, oldest first. Without one yet: MINE was reserved by this instance, which has forgotten it since, OTHERS
+# by one that is gone; both may have been sent.
 MINE, OTHERS = "mine", "others"
 PRIMARY = [(), ("timeout",), ("http_error", "bad_receipt"), ("refused",), ("connect_error", "refused"), (MINE,), (OTHERS,),
            ("timeout", MINE), ("timeout", OTHERS), ("in_doubt",), ("unsent",), ("in_doubt", MINE)]
@@ -87,8 +87,8 @@ class Book:
                      "quorum": 1 if past == "complete" else len(nodes), "budget": BUDGET}
             self.conn.execute("""
                 INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout,
-                    base_backoff, max_backoff, owner, after_quorum, quorum, retry_budget, node_ids, node_versions)
-                SELECT %(no)s, o, o + interval '5 min', o + interval '10 min', o + interval '20 min', '1 s', '1 ms', '2 ms', %(me)s,
+                    base_backoff, max_backoff, owner, news, after_quorum, quorum, retry_budget, node_ids, node_versions)
+                SELECT %(no)s, o, o + interval '5 min', o + interval '10 min', o + interval '20 min', '1 s', '1 ms', '2 ms', %(me)s, true,
                        %(after)s::quorate_store.after_quorum, %(quorum)s, %(budget)s, %(nodes)s::smallint[],
                        ARRAY(SELECT n.current_version FROM unnest(%(nodes)s::int[]) WITH ORDINALITY u (id, i)
                                JOIN quorate_store.node n ON n.node_id = u.id ORDER BY u.i)
@@ -173,11 +173,12 @@ def arrays(keys: list[tuple]) -> list[list]:
     return [list(column) for column in zip(*keys)]
 
 
-def test_both_sides_see_the_same_attempts_left(book):
+@pytest.mark.parametrize("how", ["owned", "claim"])
+def test_both_sides_see_the_same_attempts_left(book, how):
     """For each round: pending in the view exactly where the coordinator goes on; what it asks for is granted; what it closes lets
     the round settle, unless an attempt is left."""
     numbers = {name: book.add_round(name, *kind, all_histories(kind[2])) for name, kind in ROUNDS.items()}
-    told = unit_test("test_round", book.cluster.conninfo(book.name), str(book.me))
+    told = unit_test("test_round", how, book.cluster.conninfo(book.name), str(book.me))
     assert {int(row["round_no"]) for row in told} == set(numbers.values())
     for name, (state, _, escalated, _) in ROUNDS.items():
         number, histories = numbers[name], all_histories(escalated)
@@ -189,43 +190,47 @@ def test_both_sides_see_the_same_attempts_left(book):
             assert bool(believed) == (views[node] == "pending"), f"{name}: {history}: {views[node]}, but left are {believed}"
             assert (views[node] == "acked") == history[2], f"{name}: {history}: {views[node]}"
 
+        # The claim has reserved the first attempts, which can be sent at once; the rest is asked for.
+        first = {left[node, "primary"] for node, (primary, _, acked) in histories.items()
+                 if not primary and not acked and (node, "primary") in left}
+        if first:
+            assert first == {("loading" if how == "claim" and state == "open" else "reserving", 1)}, name
+
         # What the coordinator would ask for is granted; past the budget, or for who has acked, nothing is.
         wanted = sorted((node, route, attempt) for (node, route), (route_state, attempt) in left.items()
                         if route_state in ("reserving", "loading"))
         assert len(wanted) == len(left) - sum(route_state == "closed" for route_state, _ in left.values())
-        refused_asks = [(node, "primary", BUDGET + 1 if not acked else 1) for node, (_, _, acked) in sorted(histories.items())]
-        for keys, granted in ((wanted, True), (refused_asks, False)):
+        too_much = [(node, "primary", BUDGET + 1 if not acked else 1) for node, (_, _, acked) in sorted(histories.items())]
+        for keys, granted in ((wanted, True), (too_much, False)):
             if keys:
                 nodes, routes, attempts = arrays(keys)
                 answers = book.conn.execute(
-                    "SELECT node_id, route, attempt, granted FROM quorate_worker.reserve(%s, %s::bigint[], %s::smallint[], %s, %s::smallint[])",
+                    "SELECT node_id, route, attempt, granted "
+                    "FROM quorate_worker.reserve(%s, %s::bigint[], %s::smallint[], %s, %s::smallint[])",
                     [book.me, [number] * len(keys), nodes, routes, attempts]).fetchall()
                 assert sorted(answers) == [(*key, granted) for key in keys], name
 
 
-def test_what_a_coordinator_closes_lets_the_round_settle(book):
+@pytest.mark.parametrize("how", ["owned", "claim"])
+def test_what_a_coordinator_closes_lets_the_round_settle(book, how):
     """Its records of open attempts are committed, and the round settles at once if nothing is left on its side."""
     numbers = {name: book.add_round(name, *kind, all_histories(kind[2])) for name, kind in ROUNDS.items()}
-    told = unit_test("test_round", book.cluster.conninfo(book.name), str(book.me))
+    told = unit_test("test_round", how, book.cluster.conninfo(book.name), str(book.me))
     for name, (state, _, _, _) in ROUNDS.items():
         number = numbers[name]
         records = [(int(r["node_id"]), r["route"], int(r["attempt"]), r["outcome"]) for r in told
                    if r["what"] == "record" and int(r["round_no"]) == number]
-        outcomes = dict(book.conn.execute("SELECT node_id || route::text || attempt, owner FROM quorate_store.attempt "
-                                          "WHERE round_no = %s AND outcome IS NULL", [number]).fetchall())
-        for node, route, attempt, outcome in records:
-            # Never sent: only who reserved it can know.
-            assert outcome == ("unsent" if outcomes[f"{node}{route}{attempt}"] == book.me else "in_doubt")
+        assert {outcome for *_, outcome in records} <= {"in_doubt"}, "none of them is known not to have been sent"
         if records:
             nodes, routes, attempts, outcomes = arrays(records)
+            nothing = [None] * len(records)
             book.conn.execute("""SELECT * FROM quorate_worker.record(%s, false, %s::bigint[], %s::smallint[], %s, %s::smallint[], %s,
-                                                                     array_fill(NULL::smallint, ARRAY[%s]), array_fill(NULL::bigint, ARRAY[%s]),
-                                                                     array_fill(NULL::bytea, ARRAY[%s]))""",
-                              [book.me, [number] * len(records), nodes, routes, attempts, outcomes, *[len(records)] * 3])
+                                                                     %s::smallint[], %s::bigint[], %s::bytea[])""",
+                              [book.me, [number] * len(records), nodes, routes, attempts, outcomes, nothing, nothing, nothing])
         (settled,) = book.conn.execute("SELECT settled FROM quorate_worker.settle(%s, false, %s::bigint[])",
                                        [book.me, [number]]).fetchall()
         left = left_by_route(told, number, state == "open")
         assert settled[0] == (not left), f"{name}: settled {settled[0]}, left {sorted(left)[:5]}"
-    settled = book.conn.execute("SELECT round_no FROM quorate_store.round WHERE settled_at IS NOT NULL").fetchall()
-    assert {number for (number,) in settled} == {
-        numbers[name] for name in ROUNDS if name not in ("young", "escalated", "escalation due", "complete", "complete and escalated")}
+    settled = {name for name, number in numbers.items()
+               if book.value("SELECT settled_at IS NOT NULL FROM quorate_store.round WHERE round_no = %s", number)}
+    assert settled == set(ROUNDS) - {"young", "escalated", "escalation due", "complete", "complete and escalated"}

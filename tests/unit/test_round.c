@@ -402,26 +402,28 @@ static void half_time_asks_for_the_escalation(void **state) {
     fake_stop(&c);
 }
 
-/* The other half of a test that has the database: reads `owned`, merges it, and prints a line for each route that goes
- * on or not, and one for each attempt that is closed. */
-static int print_owned(const char *conninfo, const char *instance) {
+/* The other half of a test that has the database: reads or claims rounds, merges them, and prints a line for each route
+ * and one for each attempt that is closed. */
+static int print_rounds(const char *conninfo, const char *instance, bool claim) {
     struct coordinator c;
     PGconn *conn = PQconnectdb(conninfo);
     const char *const values[] = {instance};
     PGresult *versions =
         PQexecParams(conn, "SELECT version, node_id, url, backup_url, receipt_key FROM quorate_store.node_version", 0,
                      NULL, NULL, NULL, NULL, 1);
-    PGresult *owned =
-        PQexecParams(conn, "SELECT * FROM quorate_worker.owned($1::int, 0, 1000000)", 1, NULL, values, NULL, NULL, 1);
-    bool good = PQresultStatus(versions) == PGRES_TUPLES_OK && PQresultStatus(owned) == PGRES_TUPLES_OK;
+    PGresult *rows = PQexecParams(conn,
+                                  claim ? "SELECT * FROM quorate_worker.claim($1::int, 0, '{}')"
+                                        : "SELECT * FROM quorate_worker.owned($1::int, 0, 1000000)",
+                                  1, NULL, values, NULL, NULL, 1);
+    bool good = PQresultStatus(versions) == PGRES_TUPLES_OK && PQresultStatus(rows) == PGRES_TUPLES_OK;
     fake_start(&c, 1000000);
     for (int i = 0; good && i < PQntuples(versions); i++) {
         struct node_version_row row;
         good = worker_node_version(versions, i, &row) && node_add(&c.nodes, &row);
     }
-    for (int i = 0; good && i < PQntuples(owned); i++) {
+    for (int i = 0; good && i < PQntuples(rows); i++) {
         struct work_row row;
-        good = worker_work(owned, i, &row);
+        good = worker_work(rows, i, &row);
         coordinator_heard_clock(&c, row.now_us);
         row.payload = NULL; /* nothing is sent from here */
         good = good && round_merge(&c, &c.lanes[0], &row);
@@ -445,7 +447,7 @@ static int print_owned(const char *conninfo, const char *instance) {
     }
     fake_stop(&c);
     PQclear(versions);
-    PQclear(owned);
+    PQclear(rows);
     PQfinish(conn);
     return good ? 0 : 1;
 }
@@ -469,8 +471,8 @@ int main(int argc, char **argv) {
     if (!wire_start(NULL)) {
         return 1;
     }
-    if (argc == 3) {
-        return print_owned(argv[1], argv[2]);
+    if (argc == 4) {
+        return print_rounds(argv[2], argv[3], strcmp(argv[1], "claim") == 0);
     }
     return cmocka_run_group_tests_name("round", tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 import base64
 import datetime
+import hashlib
 
 from . import wire
 from .rounds import Database
@@ -121,9 +122,9 @@ def _check_requests(attempts: dict[str, list], nodes) -> None:
 
 
 def _check_erased(db: Database, rounds: dict) -> None:
-    """I8: looks for the payloads of settled rounds in every bytea and text column of every table."""
-    gone = [payload for (round_id, _), payload in db.payloads.items()
-            if len(payload) >= 16 and rounds.get(round_id, {}).get("settled_at") is not None]
+    """I8: looks for the payloads of settled rounds in every bytea column of every table."""
+    gone = [hashlib.sha256(payload).digest() for (round_id, _), payload in db.payloads.items()
+            if rounds.get(round_id, {}).get("settled_at")]
     if not gone:
         return
     columns = db.rows("""SELECT table_schema AS s, table_name AS t, column_name AS c FROM information_schema.columns
@@ -132,13 +133,13 @@ def _check_erased(db: Database, rounds: dict) -> None:
     assert columns, "no bytea column at all: this check looks in the wrong place"
     for column in columns:
         where = f'"{column["s"]}"."{column["t"]}"'
-        found = db.rows(f'SELECT 1 FROM {where} WHERE "{column["c"]}" = ANY(%s::bytea[]) LIMIT 1', gone)
+        found = db.rows(f'SELECT 1 FROM {where} WHERE sha256("{column["c"]}") = ANY(%s::bytea[]) LIMIT 1', gone)
         assert not found, f"I8: a payload of a settled round stands in {where}.{column['c']}"
 
 
 def check_logs(db: Database, text: str) -> None:
     """I8: no payload in a log, whichever way it may be written."""
     for payload in db.payloads.values():
-        if len(payload) >= 16:
-            for form in (payload.hex(), base64.b64encode(payload).decode()[:-3], payload.decode("latin-1")):
+        for part in {payload[:15], payload[-15:]} if len(payload) >= 15 else ():
+            for form in (part.hex(), base64.b64encode(part).decode(), part.decode("latin-1")):
                 assert form not in text, "I8: an envelope stands in a log"
