@@ -79,7 +79,7 @@ static const struct command_syntax syntax = {
     .summary = "Runs a coordinator: claims rounds, delivers their envelopes, and completes or stalls them.",
     .options = options,
     .notes =
-        "Any number of coordinators may share one database. SIGTERM or SIGINT drains: requests under way are awaited,\n"
+        "Any number of coordinators may share one database. SIGTERM or SIGINT drains: requests under way are awaited, "
         "the rounds are left to peers, and it exits with 0. A second signal ends it at once, which loses only time.",
 };
 

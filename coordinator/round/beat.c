@@ -85,9 +85,6 @@ static void ticked(struct beat *beat, const PGresult *result) {
         return;
     }
     coordinator_heard_clock(c, row.now_us);
-    for (int i = 0; i < row.stalled; i++) {
-        metrics_closed(&c->metrics, ROUND_STALLED, -1.);
-    }
     for (int i = 0; i < row.dead_lettered; i++) {
         metrics_closed(&c->metrics, ROUND_DEAD_LETTERED, -1.);
     }

@@ -36,7 +36,7 @@ static bool any_locked(const PGresult *result) {
 }
 
 static void count_end(struct coordinator *c, const struct round_row *row) {
-    if (row->ended_after_us >= 0) {
+    if (row->ended_after_us >= 0 && row->state == ROUND_COMPLETE) {
         metrics_closed(&c->metrics, row->state, (double)row->ended_after_us / 1e6);
     }
 }

@@ -90,7 +90,7 @@ static void rounds(FILE *out, const struct metrics *metrics, const struct metric
                 gauges->rounds_held[s]);
     }
     head(out, "rounds_closed_total", "counter",
-         "Rounds ended by this coordinator's transactions, by the state they got.");
+         "Rounds that ended, by the state they got; each is counted by one coordinator.");
     for (int s = ROUND_COMPLETE; s < ROUND_STATE_COUNT; s++) {
         fprintf(out, "quorate_rounds_closed_total{state=\"%s\"} %llu\n", round_state_name((enum round_state)s),
                 (unsigned long long)metrics->rounds_closed[s]);

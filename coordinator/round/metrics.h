@@ -23,7 +23,8 @@ enum delivery_state { DELIVERY_ACKED, DELIVERY_EXHAUSTED, DELIVERY_REFUSED, DELI
 struct metrics {
     uint64_t attempts[ROUTE_COUNT][OUTCOME_COUNT];
     uint64_t deliveries[DELIVERY_STATE_COUNT]; /* of settled rounds */
-    uint64_t rounds_closed[ROUND_STATE_COUNT]; /* by this coordinator's own transactions */
+    uint64_t
+        rounds_closed[ROUND_STATE_COUNT]; /* each by one coordinator: whose transaction ended it, or who owned it */
     uint64_t claimed, escalations, fenced, rejoins, batches_failed;
     struct histogram attempt_seconds, quorum_seconds, batch_size, batch_seconds, lag_seconds;
     double lag_max; /* since the last scrape */
@@ -41,7 +42,7 @@ void metrics_start(struct metrics *metrics);
 void metrics_attempt(struct metrics *metrics, enum route route, enum outcome outcome, double seconds);
 /* An attempt that was reserved and is not sent any more. */
 void metrics_not_sent(struct metrics *metrics, enum route route, enum outcome outcome);
-/* A round that this coordinator's own transaction ended, `seconds` after it was opened (negative: not known). */
+/* A round has ended, `seconds` after it was opened (negative: not known). */
 void metrics_closed(struct metrics *metrics, enum round_state state, double seconds);
 void metrics_batch(struct metrics *metrics, size_t items, double seconds);
 void metrics_batch_failed(struct metrics *metrics);

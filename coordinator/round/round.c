@@ -98,6 +98,13 @@ static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
     }
 }
 
+/* Whoever ended a round below its quorum, a client maybe: the one owner that learns of it counts it. */
+static void count_failure(struct round *round, enum round_state state) {
+    if (state == ROUND_STALLED || state == ROUND_CANCELLED) {
+        metrics_closed(&round->coordinator->metrics, state, -1.);
+    }
+}
+
 static struct round *round_new(struct coordinator *coordinator, struct lane *lane, const struct work_row *row) {
     size_t id_size = strlen(row->round_id) + 1;
     struct round *round = calloc(1, sizeof *round + id_size);
@@ -127,6 +134,7 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
     ev_init(&round->timer, look);
     round->timer.data = round;
     HASH_ADD(hh, coordinator->rounds, round_no, sizeof round->round_no, round);
+    count_failure(round, row->state);
     return round;
 }
 
@@ -265,9 +273,8 @@ void round_learn(struct round *round, enum round_state state, bool settled) {
     if (state == ROUND_LOCKED) {
         return;
     }
-    if (state == ROUND_CANCELLED && round->state == ROUND_OPEN) {
-        /* By a client; each round has one owner to count it. */
-        metrics_closed(&round->coordinator->metrics, state, -1.);
+    if (round->state == ROUND_OPEN) {
+        count_failure(round, state);
     }
     for (const struct delivery *d = round->deliveries; settled && d != NULL; d = d->next) {
         round->coordinator->metrics.deliveries[how_ended(d)]++;

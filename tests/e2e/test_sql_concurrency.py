@@ -262,6 +262,30 @@ def test_two_coordinators_claim_different_rounds_without_waiting(a, b):
     assert a.claim(one) == b.claim(two) == []
 
 
+def test_what_was_reserved_before_may_have_been_sent(a, b):
+    """`mine`, and the payload that comes with it, say of an attempt that it was reserved by this very call, and so was not sent yet."""
+    one, two = a.join(), b.join()
+    a.submit("r", 2, [1, 2])
+    look = "SELECT node_id, primary_open, primary_mine, payload IS NOT NULL FROM quorate_worker."
+    assert sorted(a.rows(look + "claim(%s, 10, '{}')", one)) == [(1, 1, True, True), (2, 1, True, True)]
+    assert sorted(a.rows(look + "owned(%s, 0, 10)", one)) == [(1, 1, False, False), (2, 1, False, False)]
+    assert a.one("SELECT quorate_worker.leave(%s)", one) is True
+    assert sorted(b.rows(look + "claim(%s, 10, '{}')", two)) == [(1, 1, False, False), (2, 1, False, False)]
+    assert b.reserve(two, "r", 1, 1) == (True, "open")
+    assert b.one("SELECT resends FROM quorate.attempts WHERE node_id = 1") == 1
+
+
+def test_a_claim_closes_all_but_the_newest_attempt_that_a_predecessor_left(a, b):
+    one, two = a.join(), b.join()
+    a.submit("r", 1, [1, 2])
+    a.claim(one)
+    assert a.reserve(one, "r", 1, 2) == (True, "open"), "the outcome of the first one is on its way"
+    assert a.one("SELECT quorate_worker.leave(%s)", one) is True
+    assert b.claim(two) == ["r"]
+    assert b.rows("SELECT node_id, attempt, outcome FROM quorate.attempts ORDER BY 1, 2") == [
+        (1, 1, "in_doubt"), (1, 2, None), (2, 1, None)]
+
+
 def test_nobody_waits_for_a_dealer(a, b):
     """A dealer's open transaction stops no coordinator: his round is left for later, the others go on."""
     me = b.join()

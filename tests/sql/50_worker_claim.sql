@@ -110,9 +110,9 @@ SELECT results_eq(format('SELECT DISTINCT round_id FROM quorate_worker.owned(%s,
                   'owned: the first one after a round');
 SELECT is_empty(format('SELECT * FROM quorate_worker.owned(%s, 9223372036854775807, 10)', :a), 'owned: none after the last');
 SELECT pg_temp.record(:a, 'r', 1, 'http_error', p_status => 503, p_retry_us => 5000000) \gset
-SELECT results_eq(format($$ SELECT node_id::int, acked, primary_used::int, primary_open::int, primary_mine, primary_wait_us BETWEEN 3000000 AND 5000000
+SELECT results_eq(format($$ SELECT node_id::int, acked, primary_used::int, primary_open::int, primary_wait_us BETWEEN 3000000 AND 5000000
                               FROM quorate_worker.owned(%s, 0, 1000) WHERE round_id = 'r' ORDER BY 1 $$, :a),
-    'VALUES (1, false, 1, 0, false, true), (2, false, 1, 1, true, NULL), (4, false, 1, 1, true, NULL)', 'owned: how far each delivery is');
+    'VALUES (1, false, 1, 0, true), (2, false, 1, 1, NULL), (4, false, 1, 1, NULL)', 'owned: how far each delivery is');
 
 -- A successor.
 
@@ -124,8 +124,8 @@ SELECT lives_ok(format('SELECT quorate_worker.leave(%s)', :a), 'it may say so tw
 SELECT pg_temp.submit('new', 1, '{1}') \gset
 CREATE TEMP TABLE taken AS SELECT * FROM quorate_worker.claim(:b, 1000, '{}');
 SELECT ok(bool_and(owner = :b), 'b takes over all that is not settled, and what is new') FROM quorate_store.round WHERE settled_at IS NULL;
-SELECT results_eq($$ SELECT node_id::int, primary_used::int, primary_open::int, primary_mine FROM taken WHERE round_id = 'r' ORDER BY 1 $$,
-    'VALUES (1, 1, 0, false), (2, 1, 1, false), (4, 1, 1, false)', 'a predecessor''s attempts are seen as not one''s own');
+SELECT results_eq($$ SELECT node_id::int, primary_used::int, primary_open::int FROM taken WHERE round_id = 'r' ORDER BY 1 $$,
+    'VALUES (1, 1, 0), (2, 1, 1), (4, 1, 1)', 'a predecessor''s attempts are seen as they are');
 SELECT is(coordinator, 'a', 'they still show who reserved them') FROM quorate.attempts WHERE round_id = 'r' AND node_id = 2;
 SELECT is((SELECT count(*)::int FROM quorate.attempts WHERE round_id = 'r'), 3, 'and no attempt was added');
 
