@@ -44,7 +44,7 @@ static const struct command_syntax syntax = {
     .options = options,
     .notes =
         "Safe to run from many places at once and to run again after any failure. Needs a direct connection, not "
-        "one through a transaction pooler, and a user that may create schemas and roles.",
+        "one through a transaction pooler, and a user that may create schemas.",
 };
 
 static void print_progress(const char *text) {
