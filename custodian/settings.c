@@ -98,8 +98,8 @@ static const struct command_syntax syntax = {
     .summary = "Keeps the shares of one node: verifies each envelope, stores it and answers with a signed receipt",
     .options = options,
     .notes =
-        "Runs until SIGTERM or SIGINT, then finishes the requests under way and exits 0; a second signal ends it at "
-        "once.\nLogs go to stderr, one event a line.",
+        "Runs until SIGTERM or SIGINT, then finishes the requests under way (for 10 s at most) and exits 0; "
+        "further signals change nothing.\nLogs go to stderr, one event a line.",
 };
 
 enum options_result settings_parse(int argc, char **argv, struct settings *settings, struct error *err) {

@@ -55,9 +55,11 @@ CREATE TYPE quorate_store.verdict AS ENUM (
 CREATE TABLE quorate_store.ledger (
     round_no bigint NOT NULL,
     nonce bigint NOT NULL,
+    pruned_at timestamp with time zone,
     round_id text NOT NULL COLLATE pg_catalog."C",
     CONSTRAINT ledger_nonce_check CHECK ((nonce > 0)),
-    CONSTRAINT ledger_round_id_check CHECK ((round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text))
+    CONSTRAINT ledger_round_id_check CHECK ((round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)),
+    CONSTRAINT ledger_round_no_check CHECK ((round_no > 0))
 );
 
 CREATE TABLE quorate_store.ack (
@@ -203,7 +205,7 @@ CREATE VIEW quorate.coordinators AS
     ((c.ended_at IS NULL) AND ((c.heartbeat_at + c.lease) >= clock_timestamp())) AS alive,
     ( SELECT (count(*))::integer AS count
            FROM quorate_store.round r
-          WHERE ((r.owner = c.instance_no) AND (r.settled_at IS NULL) AND (r.state = 'open'::quorate_store.round_state))) AS open_rounds
+          WHERE ((r.owner = c.instance_no) AND (r.settled_at IS NULL) AND (r.state = 'open'::quorate_store.round_state) AND (r.round_no > 0))) AS open_rounds
    FROM quorate_store.coordinator c;
 
 COMMENT ON VIEW quorate.coordinators IS 'Every start of quorate run. alive: not fenced, not gone, and heard from within its lease.';
@@ -317,8 +319,19 @@ CREATE VIEW quorate.deliveries AS
     s.payload_sha256,
     s.payload_bytes,
     s.settled_at AS payload_erased_at
-   FROM (quorate_store.delivery_state s
-     JOIN quorate_store.ledger l ON ((l.round_no = s.round_no)));
+   FROM (quorate_store.ledger l
+     CROSS JOIN LATERAL ( SELECT d.round_no,
+            d.node_id,
+            d.payload_sha256,
+            d.payload_bytes,
+            d.settled_at,
+            d.attempts,
+            d.last_outcome,
+            d.next_attempt_at,
+            d.state
+           FROM quorate_store.delivery_state d
+          WHERE (d.round_no = l.round_no)
+         OFFSET 0) s);
 
 COMMENT ON VIEW quorate.deliveries IS 'Accepted envelopes and how far their delivery got: pending, acked, exhausted, refused or abandoned. attempts: on both routes. payload_erased_at: since when only
 the SHA-256 and the size are left.';
@@ -537,17 +550,17 @@ CREATE INDEX rejection_round ON quorate_store.rejection USING btree (round_id);
 
 CREATE INDEX round_dead_lettered ON quorate_store.round USING btree (dead_lettered_at) WHERE (state = 'dead_lettered'::quorate_store.round_state);
 
-CREATE INDEX round_due ON quorate_store.round USING btree (deadline_at) WHERE (state = 'open'::quorate_store.round_state);
+CREATE INDEX round_due ON quorate_store.round USING btree (deadline_at) WHERE ((state = 'open'::quorate_store.round_state) AND (round_no > 0));
 
-CREATE INDEX round_failed ON quorate_store.round USING btree (owner, round_no) WHERE ((state = ANY (ARRAY['stalled'::quorate_store.round_state, 'cancelled'::quorate_store.round_state])) AND (settled_at IS NULL));
+CREATE INDEX round_failed ON quorate_store.round USING btree (owner, round_no) WHERE ((state = ANY (ARRAY['stalled'::quorate_store.round_state, 'cancelled'::quorate_store.round_state])) AND (settled_at IS NULL) AND (round_no > 0));
 
-CREATE INDEX round_fresh ON quorate_store.round USING btree (fresh_until) WHERE ((state = 'complete'::quorate_store.round_state) AND (collected_at IS NULL) AND (fresh_until IS NOT NULL));
+CREATE INDEX round_fresh ON quorate_store.round USING btree (fresh_until) WHERE ((state = 'complete'::quorate_store.round_state) AND (collected_at IS NULL) AND (fresh_until IS NOT NULL) AND (round_no > 0));
 
-CREATE INDEX round_news ON quorate_store.round USING btree (owner) WHERE (news AND (settled_at IS NULL));
+CREATE INDEX round_news ON quorate_store.round USING btree (owner) WHERE (news AND (settled_at IS NULL) AND (round_no > 0));
 
 CREATE INDEX round_opened ON quorate_store.round USING brin (opened_at) WITH (pages_per_range='32', autosummarize='on');
 
-CREATE INDEX round_unsettled ON quorate_store.round USING btree (owner, round_no) WHERE (settled_at IS NULL);
+CREATE INDEX round_unsettled ON quorate_store.round USING btree (owner, round_no) WHERE ((settled_at IS NULL) AND (round_no > 0));
 
 CREATE TRIGGER ack_belongs AFTER INSERT ON quorate_store.ack REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.ack_belongs();
 
@@ -613,7 +626,11 @@ CREATE TRIGGER envelope_frozen BEFORE UPDATE ON quorate_store.envelope FOR EACH 
 
 ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER envelope_frozen;
 
-CREATE TRIGGER ledger_permanent BEFORE DELETE OR UPDATE ON quorate_store.ledger FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
+CREATE TRIGGER ledger_fixed BEFORE UPDATE ON quorate_store.ledger FOR EACH ROW WHEN (((new.round_no <> old.round_no) OR (new.nonce <> old.nonce) OR (new.round_id <> old.round_id) OR (old.pruned_at IS NOT NULL))) EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
+
+ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER ledger_fixed;
+
+CREATE TRIGGER ledger_permanent BEFORE DELETE ON quorate_store.ledger FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
 
 ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER ledger_permanent;
 
@@ -677,17 +694,17 @@ CREATE TRIGGER rejection_kept AFTER DELETE ON quorate_store.rejection REFERENCIN
 
 ALTER TABLE quorate_store.rejection ENABLE ALWAYS TRIGGER rejection_kept;
 
-CREATE TRIGGER round_born_open BEFORE INSERT ON quorate_store.round FOR EACH ROW WHEN (((new.state <> 'open'::quorate_store.round_state) OR (new.escalated_at IS NOT NULL))) EXECUTE FUNCTION quorate_store.forbid('a round begins open');
+CREATE TRIGGER round_begins AFTER INSERT ON quorate_store.round REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_begins();
 
-ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_born_open;
-
-CREATE TRIGGER round_completes BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((old.state = 'open'::quorate_store.round_state) AND (new.state = 'complete'::quorate_store.round_state))) EXECUTE FUNCTION quorate_store.round_completes();
-
-ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_completes;
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_begins;
 
 CREATE TRIGGER round_deleted AFTER DELETE ON quorate_store.round REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_deleted();
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_deleted;
+
+CREATE TRIGGER round_ends AFTER UPDATE ON quorate_store.round REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_ends();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_ends;
 
 CREATE TRIGGER round_frozen BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((new.round_no <> old.round_no) OR (new.quorum <> old.quorum) OR (new.node_ids <> old.node_ids) OR (new.node_versions <> old.node_versions) OR (new.retry_budget <> old.retry_budget) OR (new.after_quorum <> old.after_quorum) OR (new.per_share_timeout <> old.per_share_timeout) OR (new.base_backoff <> old.base_backoff) OR (new.max_backoff <> old.max_backoff) OR (new.opened_at <> old.opened_at) OR (new.escalate_at <> old.escalate_at) OR (new.deadline_at <> old.deadline_at) OR (new.fresh_until IS DISTINCT FROM old.fresh_until))) EXECUTE FUNCTION quorate_store.forbid('quorum, nodes, policy and times are fixed when a round is opened');
 
@@ -700,10 +717,6 @@ ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_kept;
 CREATE TRIGGER round_set_once BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN ((((old.escalated_at IS NOT NULL) AND (new.escalated_at IS DISTINCT FROM old.escalated_at)) OR ((old.closed_at IS NOT NULL) AND ((new.closed_at IS DISTINCT FROM old.closed_at) OR (new.close_reason IS DISTINCT FROM old.close_reason) OR (new.quorum_nodes IS DISTINCT FROM old.quorum_nodes) OR (new.escalated_at IS DISTINCT FROM old.escalated_at))) OR ((old.collected_at IS NOT NULL) AND (new.collected_at IS DISTINCT FROM old.collected_at)) OR ((old.dead_lettered_at IS NOT NULL) AND (new.dead_lettered_at IS DISTINCT FROM old.dead_lettered_at)) OR ((old.settled_at IS NOT NULL) AND (new.settled_at IS DISTINCT FROM old.settled_at)))) EXECUTE FUNCTION quorate_store.forbid('the end of a round is written once');
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_set_once;
-
-CREATE TRIGGER round_settles BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((old.settled_at IS NULL) AND (new.settled_at IS NOT NULL))) EXECUTE FUNCTION quorate_store.round_settles();
-
-ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_settles;
 
 CREATE TRIGGER round_transition BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((new.state <> old.state) AND (NOT (((old.state = 'open'::quorate_store.round_state) AND (new.state <> 'dead_lettered'::quorate_store.round_state)) OR ((old.state = 'complete'::quorate_store.round_state) AND (new.state = 'dead_lettered'::quorate_store.round_state)))))) EXECUTE FUNCTION quorate_store.forbid('no way leads out of a terminal state but complete to dead_lettered');
 
@@ -757,31 +770,31 @@ ALTER TABLE ONLY quorate_store.round
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.check_envelopes(p_node_ids integer[], p_payloads bytea[])
---   returns void; immutable, set search_path=pg_catalog, pg_temp
+--   returns void; immutable
 --
 -- quorate_store.check_policy(p_round_id text, p_quorum integer, p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
---   returns void; volatile, set search_path=pg_catalog, pg_temp
+--   returns void; volatile
 --
 -- quorate_store.choose_nodes(p_quorum integer, p_node_ids integer[], OUT node_ids smallint[], OUT versions integer[])
---   returns record; stable, set search_path=pg_catalog, pg_temp
+--   returns record; stable
 --
 -- quorate_store.decide(p_round_id text, p_floor integer, OUT round_no bigint, OUT quorum_nodes integer[])
---   returns record; volatile, set search_path=pg_catalog, pg_temp
+--   returns record; volatile
 --
 -- quorate_store.delivery_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.end_due(p_round_no bigint)
---   returns quorate_store.round_state; volatile, set search_path=pg_catalog, pg_temp
+--   returns quorate_store.round_state; volatile
 --
 -- quorate_store.end_due_rounds(p_notify boolean, p_max integer, OUT stalled integer, OUT dead_lettered integer)
---   returns record; volatile, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--   returns record; volatile, set enable_seqscan=off
 --
 -- quorate_store.enter_batch(p_instance integer)
---   returns boolean; volatile, set search_path=pg_catalog, pg_temp
+--   returns boolean; volatile
 --
 -- quorate_store.enter_ledger(p_round_id text, p_nonce bigint)
---   returns quorate_store.ledger; volatile, set search_path=pg_catalog, pg_temp
+--   returns quorate_store.ledger; volatile
 --
 -- quorate_store.envelope_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -790,7 +803,7 @@ ALTER TABLE ONLY quorate_store.round
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.fence(p_instance integer)
---   returns boolean; volatile, set search_path=pg_catalog, pg_temp
+--   returns boolean; volatile
 --
 -- quorate_store.fence_class()
 --   returns integer; immutable
@@ -802,37 +815,37 @@ ALTER TABLE ONLY quorate_store.round
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.invalid(message text, hint text DEFAULT NULL::text)
---   returns void; volatile, set search_path=pg_catalog, pg_temp
+--   returns void; volatile
 --
 -- quorate_store.new_round(p_round_id text, p_quorum integer, p_node_ids integer[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, OUT round_no bigint, OUT nonce bigint, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
---   returns record; volatile, set search_path=pg_catalog, pg_temp
+--   returns record; volatile
 --
 -- quorate_store.random_nonce()
---   returns bigint; volatile, set search_path=pg_catalog, pg_temp
+--   returns bigint; volatile
 --
 -- quorate_store.rejection_kept()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
--- quorate_store.round_completes()
+-- quorate_store.round_begins()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.round_deleted()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
--- quorate_store.round_settles()
---   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+-- quorate_store.round_ends()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_hashjoin=on, enable_nestloop=off
 --
--- quorate_store.round_work(p_instance integer, p_round_nos bigint[])
---   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint); volatile, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+-- quorate_store.round_work(p_round_nos bigint[])
+--   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint, payload bytea); volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_store.unknown_round(p_round_id text)
---   returns void; volatile, set search_path=pg_catalog, pg_temp
+--   returns void; volatile
 --
 -- quorate_store.url_valid(p_url text)
---   returns boolean; immutable, set search_path=pg_catalog, pg_temp
+--   returns boolean; immutable
 --
--- quorate_worker.claim(p_instance integer, p_max integer, p_busy integer[])
---   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+-- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
+--   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint, payload bytea); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
 --   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
@@ -844,13 +857,13 @@ ALTER TABLE ONLY quorate_store.round
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate_worker.leave(p_instance integer)
---   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate_worker.node_versions(p_versions integer[])
 --   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate_worker.owned(p_instance integer, p_after bigint, p_max integer)
---   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint, payload bytea); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
 --
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
 --   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
@@ -861,5 +874,5 @@ ALTER TABLE ONLY quorate_store.round
 -- quorate_worker.settle(p_instance integer, p_notify boolean, p_round_nos bigint[])
 --   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
--- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint)
+-- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, p_count boolean, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off

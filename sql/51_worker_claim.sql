@@ -51,7 +51,7 @@ left (negative: past). used: attempts reserved on the route; open: the number of
 by this very transaction, so that it cannot have been sent yet.
 payload: only where an attempt is mine and the envelope is small; else it is read by quorate_worker.envelopes.';
 
-CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_busy int[])
+CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
 RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
                escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
                node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
@@ -73,13 +73,13 @@ BEGIN
     v_left := ARRAY(SELECT c.instance_no FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
     WITH picked AS (SELECT r.round_no FROM quorate_store.round r
                      WHERE r.settled_at IS NULL AND r.owner = ANY (v_left || 0) AND r.round_no > 0
-                     LIMIT p_max FOR UPDATE SKIP LOCKED),
+                     LIMIT least(p_max, p_slots) FOR UPDATE SKIP LOCKED),
     claimed AS (UPDATE quorate_store.round r SET owner = p_instance, news = false FROM picked p
                  WHERE r.round_no = p.round_no RETURNING r.round_no)
     SELECT array_agg(c.round_no) INTO v_claimed FROM claimed c;
     WITH picked AS (SELECT r.round_no FROM quorate_store.round r
                      WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.news AND r.round_no > 0
-                     LIMIT 100 FOR UPDATE SKIP LOCKED),
+                     LIMIT p_slots - COALESCE(cardinality(v_claimed), 0) FOR UPDATE SKIP LOCKED),
     renewed AS (UPDATE quorate_store.round r SET news = false FROM picked p WHERE r.round_no = p.round_no RETURNING r.round_no)
     SELECT array_agg(n.round_no) INTO v_renewed FROM renewed n;
     v_claimed := v_claimed || v_renewed;
@@ -105,9 +105,9 @@ BEGIN
     ON CONFLICT DO NOTHING;
     RETURN QUERY SELECT * FROM quorate_store.round_work(v_claimed);
 END $$;
-COMMENT ON FUNCTION quorate_worker.claim(int, int, int[]) IS
-'Claims up to p_max (0: none) unsettled rounds that nobody owns (or whose owner was fenced or has left), and takes up to 100 of the instance''s own that got new
-envelopes.
+COMMENT ON FUNCTION quorate_worker.claim(int, int, int, int[]) IS
+'Claims up to p_max (0: none) unsettled rounds that nobody owns (or whose owner was fenced or has left), and takes those of the instance''s own that got new
+envelopes; at most p_slots in all, the free slots of the endpoint that has the fewest of those not in p_busy.
 Reserves the first attempt, on the primary route, of every delivery that has none, but for nodes in p_busy (node versions whose endpoint has no free slot).
 Result: as quorate_store.round_work. Nothing when the instance is fenced. Skips locked rounds, waits for none.';
 

@@ -42,7 +42,8 @@ static ssize_t read_all(const char *path, unsigned char *buffer, size_t room) {
     return got < 0 ? -1 : (ssize_t)size;
 }
 
-static bool add_share(const char *share, unsigned char *buffer, bool *seen, struct db_array *node_ids,
+/* `total`: the bytes of all envelopes so far. */
+static bool add_share(const char *share, unsigned char *buffer, bool *seen, size_t *total, struct db_array *node_ids,
                       struct db_array *payloads, struct error *err) {
     int32_t node_id;
     const char *path = NULL;
@@ -62,7 +63,8 @@ static bool add_share(const char *share, unsigned char *buffer, bool *seen, stru
                          path, size == 0 ? "empty" : "larger than 16 MiB");
     db_array_add_int4(node_ids, node_id);
     db_array_add_bytes(payloads, buffer, (size_t)size);
-    if (payloads->size > ENVELOPES_MAX_BYTES)
+    *total += (size_t)size;
+    if (*total > ENVELOPES_MAX_BYTES)
         return error_set(err, EXIT_USAGE,
                          "--share: the files are larger than 256 MiB together: distribute them in "
                          "several calls");
@@ -75,11 +77,12 @@ bool shares_read(const struct option_list *shares, struct db_array *node_ids, st
     db_array_start(payloads, DB_BYTEA);
     unsigned char *buffer = malloc(ENVELOPE_MAX_BYTES + 1);
     bool *seen = calloc(NODE_IDS, sizeof *seen);
+    size_t total = 0;
     bool done = buffer && seen;
     if (!done)
         error_set(err, EXIT_UNEXPECTED, "out of memory for the envelopes");
     for (size_t i = 0; done && i < shares->count; i++)
-        done = add_share(shares->values[i], buffer, seen, node_ids, payloads, err);
+        done = add_share(shares->values[i], buffer, seen, &total, node_ids, payloads, err);
     if (buffer)
         sodium_memzero(buffer, ENVELOPE_MAX_BYTES + 1);
     free(buffer);

@@ -75,12 +75,13 @@ bool worker_send_node_versions(struct db_session *session, struct worker_scratch
 }
 
 bool worker_send_claim(struct db_session *session, struct worker_scratch *scratch, int32_t instance, int32_t max,
-                       const int32_t *busy, size_t busy_count) {
+                       int32_t slots, const int32_t *busy, size_t busy_count) {
     struct db_params params = {0};
     db_param_int4(&params, instance);
     db_param_int4(&params, max);
+    db_param_int4(&params, slots);
     return add_int4s(&params, &scratch->array[0], busy, busy_count) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.claim($1, $2, $3)", &params);
+           db_session_send(session, "SELECT * FROM quorate_worker.claim($1, $2, $3, $4)", &params);
 }
 
 bool worker_send_owned(struct db_session *session, int32_t instance, int64_t after, int32_t max) {

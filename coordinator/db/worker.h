@@ -76,7 +76,7 @@ bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
 bool worker_send_node_versions(struct db_session *session, struct worker_scratch *scratch, const int32_t *versions,
                                size_t count) MUST_CHECK;
 bool worker_send_claim(struct db_session *session, struct worker_scratch *scratch, int32_t instance, int32_t max,
-                       const int32_t *busy, size_t busy_count) MUST_CHECK;
+                       int32_t slots, const int32_t *busy, size_t busy_count) MUST_CHECK;
 bool worker_send_owned(struct db_session *session, int32_t instance, int64_t after, int32_t max) MUST_CHECK;
 bool worker_send_envelopes(struct db_session *session, struct worker_scratch *scratch, const struct attempt_key *keys,
                            size_t count) MUST_CHECK;

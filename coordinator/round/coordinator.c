@@ -36,9 +36,22 @@ static bool drained(const struct coordinator *c) {
     return idle;
 }
 
+/* Says once per instance that it has joined and all its sessions are connected: what /readyz says, too. */
+static void announce(struct coordinator *c) {
+    char name[256 * 2], deployment[ROUND_ID_MAX + 3];
+    if (c->announced || !coordinator_ready(c)) {
+        return;
+    }
+    c->announced = true;
+    log_event(LOG_INFO, "ready", "name=%s instance=%s number=%d deployment=%s",
+              log_quote(c->settings.name, name, sizeof name), c->instance_id, c->instance,
+              log_quote(c->deployment_id, deployment, sizeof deployment));
+}
+
 static void on_prepare(struct ev_loop *loop, ev_prepare *watcher, int events) {
     (void)loop, (void)events;
     struct coordinator *c = watcher->data;
+    announce(c);
     for (int i = 0; i < LANE_COUNT; i++) {
         lane_turn(&c->lanes[i]);
     }
@@ -177,13 +190,10 @@ void coordinator_heard_clock(struct coordinator *c, int64_t now_us) {
 }
 
 void coordinator_joined(struct coordinator *c, const struct joined_row *row) {
-    char name[256 * 2], deployment[ROUND_ID_MAX + 3];
     c->instance = row->instance;
     memcpy(c->deployment_id, row->deployment_id, sizeof c->deployment_id);
     c->work = true;
-    log_event(LOG_INFO, "ready", "name=%s instance=%s number=%d deployment=%s",
-              log_quote(c->settings.name, name, sizeof name), c->instance_id, c->instance,
-              log_quote(c->deployment_id, deployment, sizeof deployment));
+    c->announced = false;
 }
 
 void coordinator_fenced(struct coordinator *c) {

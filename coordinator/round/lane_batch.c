@@ -103,11 +103,11 @@ static bool add_claim(struct lane *lane, size_t room) {
         return true; /* not worth a claim: more slots are about to become free */
     }
     c->claiming = lane->batch.claims = true;
-    c->work = false;                                   /* whatever comes from now on is told anew */
-    most = left < (size_t)most ? (int32_t)left : most; /* with none left, own rounds still get their new envelopes */
-    lane->batch.claim_max = most;
+    c->work = false; /* whatever comes from now on is told anew */
+    /* With no room left for other rounds, own ones still get their new envelopes. */
+    lane->batch.claim_max = left < (size_t)most ? (int32_t)left : most;
     add_step(lane, LANE_CLAIM);
-    return worker_send_claim(lane->session, &lane->scratch, c->instance, most, busy, busy_count);
+    return worker_send_claim(lane->session, &lane->scratch, c->instance, lane->batch.claim_max, most, busy, busy_count);
 }
 
 /* The envelopes of attempts that are committed, and of those that this batch commits. */

@@ -339,7 +339,7 @@ def test_status_of_the_deployment(cli):
     assert cli("status").startswith("deployment test, schema version ")
     cli.known_nodes()
     for number in range(25):
-        cli("open", f"r{number}", "--quorum", "1")
+        cli("open", f"r{number}", "--quorum", "1", "--deadline", "10m")
     cli("cancel", "r3", "--reason", "x")
     status = cli.json("status")
     assert status["deployment_id"] == "test" and status["coordinators"] == []

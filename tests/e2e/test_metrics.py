@@ -107,6 +107,8 @@ def test_numbers_after_a_known_run(lab):
     for row in rows:
         if row["outcome"] != "unsent":
             assert value(found, "quorate_attempts_total", route=row["route"], outcome=row["outcome"]) == row["count"], row
+    for row in lab.db.rows("SELECT state, count(*) FROM quorate.deliveries GROUP BY 1"):
+        assert value(found, "quorate_deliveries_total", state=row["state"]) == row["count"], row
     check_histogram(found, "quorate_time_to_quorum_seconds", 5)
     check_histogram(found, "quorate_attempt_seconds", sum(r["count"] for r in rows if r["outcome"] != "unsent"))
     check_histogram(found, "quorate_batch_items", None)

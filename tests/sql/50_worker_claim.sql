@@ -25,7 +25,7 @@ SELECT throws_ok($$ SELECT quorate_worker.join_deployment(NULL, 'a', '1 h') $$, 
 
 SELECT is(pg_temp.claim_all(:a), 0::bigint, 'nothing to claim');
 SELECT pg_temp.submit('r', 2, '{1,2,4}', p_freshness => '2 h') AS nonce \gset
-CREATE TEMP TABLE claimed AS SELECT * FROM quorate_worker.claim(:a, 10, '{}');
+CREATE TEMP TABLE claimed AS SELECT * FROM quorate_worker.claim(:a, 10, 1000000, '{}');
 SELECT results_eq(
     $$ SELECT round_no, round_id, nonce, state, stop, escalated, retry_budget, node_id::int, payload_bytes, payload_sha256, acked FROM claimed ORDER BY node_id $$,
     format($$ SELECT pg_temp.no('r'), 'r', %s::bigint, 'open', false, false, 4::smallint, n, 7, sha256(convert_to('share ' || n, 'UTF8')), false
@@ -51,7 +51,7 @@ SELECT results_eq('SELECT node_id::int, payload FROM claimed ORDER BY 1', $$ VAL
                   'small envelopes come with the claim');
 SELECT bag_eq(format($$ SELECT c.node_id::int, octet_length(c.payload) FROM quorate.submit_round('sizes', 1, '{1,2,3}',
            ARRAY[convert_to(repeat('x', 512), 'UTF8'), convert_to(repeat('x', 513), 'UTF8'), 'x'::bytea], round_deadline => '1 h') s,
-           LATERAL (SELECT * FROM quorate_worker.claim(%s, 10, ARRAY(SELECT version FROM quorate_store.node_version WHERE node_id = 3)) OFFSET 0) c $$, :a),
+           LATERAL (SELECT * FROM quorate_worker.claim(%s, 10, 1000000, ARRAY(SELECT version FROM quorate_store.node_version WHERE node_id = 3)) OFFSET 0) c $$, :a),
     'VALUES (1, 512), (2, NULL), (3, NULL)', 'larger ones do not, nor those whose attempt was not reserved');
 SELECT quorate.cancel_round('sizes', 'done') \gset
 SELECT pg_temp.record(:a, 'sizes', n, 'timeout') FROM unnest('{1,2}'::int[]) n \g /dev/null
@@ -60,11 +60,11 @@ SELECT pg_temp.settle(:a, 'sizes') \gset
 -- Envelopes that come later.
 
 SELECT nonce AS nonce2 FROM quorate.open_round('later', 1, '{1,2,3}', round_deadline => '1 h') \gset
-SELECT results_eq(format('SELECT round_id, node_id::int, primary_used::int, primary_open::int FROM quorate_worker.claim(%s, 10, ''{}'')', :a),
+SELECT results_eq(format('SELECT round_id, node_id::int, primary_used::int, primary_open::int FROM quorate_worker.claim(%s, 10, 1000000, ''{}'')', :a),
     $$ VALUES ('later', NULL::int, 0, 0) $$, 'a round without envelopes is claimed as well: one row without a node');
 SELECT verdict FROM quorate.distribute('later', :nonce2, '{2}', '{two}') \g /dev/null
 SELECT is(pg_temp.claim_all(:b), 0::bigint, 'its new envelope is none of others'' business');
-SELECT results_eq(format('SELECT round_id, node_id::int, primary_open::int FROM quorate_worker.claim(%s, 10, ''{}'')', :a),
+SELECT results_eq(format('SELECT round_id, node_id::int, primary_open::int FROM quorate_worker.claim(%s, 10, 1000000, ''{}'')', :a),
     $$ VALUES ('later', 2, 1) $$, 'its owner takes it with the next claim');
 SELECT is(pg_temp.claim_all(:a), 0::bigint, 'once');
 SELECT verdict FROM quorate.distribute('later', :nonce2, '{2}', '{two}') \g /dev/null
@@ -72,14 +72,14 @@ SELECT is(pg_temp.claim_all(:a), 0::bigint, 'a duplicate is no news');
 SELECT verdict FROM quorate.distribute('later', :nonce2, '{1,3}', '{one,three}') \g /dev/null
 SELECT pg_temp.record(:a, 'later', 2, 'ack') \gset
 SELECT is(pg_temp.state('later'), 'complete', 'a round completes before its owner took the newer envelopes');
-SELECT is(count(*)::int, 3, 'they are taken all the same') FROM quorate_worker.claim(:a, 10, '{}');
+SELECT is(count(*)::int, 3, 'they are taken all the same') FROM quorate_worker.claim(:a, 10, 1000000, '{}');
 SELECT is(pg_temp.reserve(:a, 'later', 1, 1), 'granted complete', 'and delivered as surplus');
 
 -- No free slot: the delivery is claimed, its attempt is not reserved.
 
 SELECT pg_temp.submit('busy', 1, '{1,2}') \gset
 SELECT version AS version FROM quorate_store.node_version WHERE node_id = 1 \gset
-SELECT results_eq(format('SELECT node_id::int, node_version, primary_used::int, primary_open::int FROM quorate_worker.claim(%s, 10, ARRAY[%s]) ORDER BY 1', :a, :version),
+SELECT results_eq(format('SELECT node_id::int, node_version, primary_used::int, primary_open::int FROM quorate_worker.claim(%s, 10, 1000000, ARRAY[%s]) ORDER BY 1', :a, :version),
     format('VALUES (1, %s, 0, 0), (2, %s, 1, 1)', :version, (SELECT version FROM quorate_store.node_version WHERE node_id = 2)),
     'no attempt is reserved at a busy endpoint');
 SELECT is(pg_temp.reserve(:a, 'busy', 1, 1), 'granted open', 'but later, when there is a slot');
@@ -87,16 +87,16 @@ SELECT is(pg_temp.reserve(:a, 'busy', 1, 1), 'granted open', 'but later, when th
 -- At most so many.
 
 SELECT pg_temp.submit('m' || i, 1, '{1}') FROM generate_series(1, 5) i \g /dev/null
-SELECT is((SELECT count(DISTINCT round_no)::int FROM quorate_worker.claim(:a, 2, '{}')), 2, 'two of five');
-SELECT is((SELECT count(DISTINCT round_no)::int FROM quorate_worker.claim(:b, 2, '{}')), 2, 'two more for another');
-SELECT is((SELECT count(DISTINCT round_no)::int FROM quorate_worker.claim(:a, 2, '{}')), 1, 'the last one');
+SELECT is((SELECT count(DISTINCT round_no)::int FROM quorate_worker.claim(:a, 2, 1000000, '{}')), 2, 'two of five');
+SELECT is((SELECT count(DISTINCT round_no)::int FROM quorate_worker.claim(:b, 2, 1000000, '{}')), 2, 'two more for another');
+SELECT is((SELECT count(DISTINCT round_no)::int FROM quorate_worker.claim(:a, 2, 1000000, '{}')), 1, 'the last one');
 
 -- Rounds that ended before anybody claimed them are claimed too: somebody has to settle them.
 
 SELECT pg_temp.submit('cancelled', 1, '{1}') \gset
 SELECT quorate.cancel_round('cancelled', 'why') \gset
 SELECT pg_temp.past_round('due', 1, '{1}') \gset
-SELECT results_eq(format($$ SELECT round_id, state, primary_used::int, deadline_us < 0 FROM quorate_worker.claim(%s, 10, '{}') ORDER BY 1 $$, :a),
+SELECT results_eq(format($$ SELECT round_id, state, primary_used::int, deadline_us < 0 FROM quorate_worker.claim(%s, 10, 1000000, '{}') ORDER BY 1 $$, :a),
     $$ VALUES ('cancelled', 'cancelled', 0, false), ('due', 'open', 0, true) $$, 'an ended and a due round are claimed, without an attempt');
 SELECT is(pg_temp.settle(:a, 'cancelled'), 'cancelled settled', 'and settled');
 SELECT is(pg_temp.settle(:a, 'due'), 'stalled settled', 'the due one is stalled first');
@@ -122,7 +122,7 @@ SELECT is(alive, false, 'a leaves') FROM quorate.coordinators WHERE instance_id 
 SELECT is(pg_temp.claim_all(:a), 0::bigint, 'and claims nothing any more');
 SELECT lives_ok(format('SELECT quorate_worker.leave(%s)', :a), 'it may say so twice');
 SELECT pg_temp.submit('new', 1, '{1}') \gset
-CREATE TEMP TABLE taken AS SELECT * FROM quorate_worker.claim(:b, 1000, '{}');
+CREATE TEMP TABLE taken AS SELECT * FROM quorate_worker.claim(:b, 1000, 1000000, '{}');
 SELECT ok(bool_and(owner = :b), 'b takes over all that is not settled, and what is new') FROM quorate_store.round WHERE settled_at IS NULL;
 SELECT results_eq($$ SELECT node_id::int, primary_used::int, primary_open::int FROM taken WHERE round_id = 'r' ORDER BY 1 $$,
     'VALUES (1, 1, 0), (2, 1, 1), (4, 1, 1)', 'a predecessor''s attempts are seen as they are');
@@ -132,12 +132,12 @@ SELECT is((SELECT count(*)::int FROM quorate.attempts WHERE round_id = 'r'), 3, 
 -- Rounds of the past are due for claims as for anyone: budgets and state as they are.
 
 SELECT pg_temp.submit('stop', 1, '{1,2,3}', 'stop') \gset
-SELECT is(bool_and(stop), true, 'a round that stops at its quorum says so') FROM quorate_worker.claim(:b, 10, '{}');
+SELECT is(bool_and(stop), true, 'a round that stops at its quorum says so') FROM quorate_worker.claim(:b, 10, 1000000, '{}');
 SELECT pg_temp.submit('closed', 2, '{1,2}') \gset
-SELECT is(count(*)::int, 2, 'p_busy of NULL: no attempt is reserved, no error') FROM quorate_worker.claim(:b, 10, NULL);
+SELECT is(count(*)::int, 2, 'p_busy of NULL: no attempt is reserved, no error') FROM quorate_worker.claim(:b, 10, 1000000, NULL);
 SELECT is((SELECT count(*)::int FROM quorate.attempts WHERE round_id = 'closed'), 0, 'none');
-SELECT is_empty('SELECT * FROM quorate_worker.claim(NULL, 10, ''{}'')', 'no instance claims nothing');
-SELECT is_empty('SELECT * FROM quorate_worker.claim(2147483647, 10, ''{}'')', 'nor does one that never joined');
+SELECT is_empty('SELECT * FROM quorate_worker.claim(NULL, 10, 1000000, ''{}'')', 'no instance claims nothing');
+SELECT is_empty('SELECT * FROM quorate_worker.claim(2147483647, 10, 1000000, ''{}'')', 'nor does one that never joined');
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -46,7 +46,7 @@ SELECT throws_ok($$ SELECT quorate.open_round('bad', 1, '{1}', max_backoff => '3
 SELECT is(quorate.cancel_round('r', 'why'), true, 'it is cancelled');
 SELECT throws_ok($$ SELECT quorate.collect('r') $$, 'QR004', NULL, 'and so collect says');
 SELECT is(rejected_for, 'quorate_test_caller', 'rejections are for the session user') FROM quorate.rejections LIMIT 1;
-SELECT throws_ok($$ SELECT quorate_worker.claim(1, 1, '{}') $$, '42501', NULL, 'a dealer is no coordinator');
+SELECT throws_ok($$ SELECT quorate_worker.claim(1, 1, 1000000, '{}') $$, '42501', NULL, 'a dealer is no coordinator');
 SELECT throws_ok($$ DELETE FROM quorate.rejections $$, '42501', NULL, 'and writes no view');
 
 RESET SESSION AUTHORIZATION;

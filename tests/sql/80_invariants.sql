@@ -68,7 +68,7 @@ BEGIN
         WHEN 'distribute' THEN
             PERFORM quorate.distribute(v_round, (SELECT l.nonce + floor(random() * 1.2)::bigint FROM quorate_store.ledger l WHERE l.round_id = v_round), v_nodes,
                 array_fill((ARRAY['x', 'y', ''])[1 + floor(random() * 3)]::bytea, ARRAY[v_n]));
-        WHEN 'claim' THEN PERFORM quorate_worker.claim(v_hand, v_n * 3, '{}');
+        WHEN 'claim' THEN PERFORM quorate_worker.claim(v_hand, v_n * 3, 1000000, '{}');
         WHEN 'record' THEN
             FOR i IN 1 .. 4 LOOP
                 PERFORM pg_temp.finish_some(v_hand);
@@ -93,7 +93,7 @@ BEGIN
             PERFORM quorate_worker.leave(v_hand);
             v_hand := pg_temp.join_as('c' || v_slot);
             UPDATE hands SET instance = v_hand WHERE slot = v_slot;
-            PERFORM quorate_worker.claim(v_hand, 1000, '{}');
+            PERFORM quorate_worker.claim(v_hand, 1000, 1000000, '{}');
             PERFORM pg_temp.reserve(v_hand, l.round_id, a.node_id, a.attempt, a.route::text)
                FROM quorate_store.attempt a JOIN quorate_store.round r USING (round_no) JOIN quorate_store.ledger l USING (round_no)
               WHERE r.owner = v_hand AND a.owner <> v_hand AND a.outcome IS NULL;

@@ -77,7 +77,7 @@ BEGIN
     RETURN QUERY SELECT pg_temp.cheap(10 * 4, p_when || ': collect while open, 10 times');
     LOOP -- until the ten are among those claimed; each claim is a batch of 64
         PERFORM pg_temp.start();
-        SELECT count(DISTINCT round_no) INTO v_n FROM quorate_worker.claim(p_me, 64, '{}');
+        SELECT count(DISTINCT round_no) INTO v_n FROM quorate_worker.claim(p_me, 64, 1000000, '{}');
         EXIT WHEN (SELECT bool_and(r.owner = p_me) FROM quorate_store.round r JOIN quorate_store.ledger l USING (round_no) WHERE l.round_id LIKE v_p || '%');
     END LOOP;
     PERFORM pg_temp.start();
@@ -105,7 +105,7 @@ BEGIN
     RETURN QUERY SELECT pg_temp.cheap(10 * 8, p_when || ': collect, 10 times');
     PERFORM pg_temp.submit(v_p || 'x' || i, 2, '{1,2,3}') FROM generate_series(1, 10) i;
     PERFORM quorate.cancel_round(v_p || 'x' || i, 'why') FROM generate_series(1, 10) i;
-    PERFORM quorate_worker.claim(p_me, 1000, '{}');
+    PERFORM quorate_worker.claim(p_me, 1000, 1000000, '{}');
     v_nos := ARRAY(SELECT l.round_no FROM quorate_store.ledger l WHERE l.round_id LIKE v_p || 'x%' ORDER BY 1);
     PERFORM pg_temp.start();
     PERFORM quorate_worker.settle(p_me, true, v_nos);
@@ -116,7 +116,7 @@ SELECT pg_temp.judge(:me, 'quiet');
 SELECT pg_temp.start() \gset
 SELECT pg_temp.submit('wave-' || i, 2, '{1,2,3}') FROM generate_series(1, 1500) i \g /dev/null
 SELECT pg_temp.cheap(1500 * 40, 'a flood of 1,500 submit_rounds');
-SELECT count(*) FROM quorate_worker.claim(:me, 64, '{}') \g /dev/null
+SELECT count(*) FROM quorate_worker.claim(:me, 64, 1000000, '{}') \g /dev/null
 SELECT pg_temp.cheap(64 * 40, 'claim of 64 rounds out of 1,500');
 SELECT pg_temp.judge(:me, 'flood');
 SELECT pg_temp.claim_all(:me) \gset

@@ -412,7 +412,7 @@ static int print_rounds(const char *conninfo, const char *instance, bool claim) 
         PQexecParams(conn, "SELECT version, node_id, url, backup_url, receipt_key FROM quorate_store.node_version", 0,
                      NULL, NULL, NULL, NULL, 1);
     PGresult *rows = PQexecParams(conn,
-                                  claim ? "SELECT * FROM quorate_worker.claim($1::int, 0, '{}')"
+                                  claim ? "SELECT * FROM quorate_worker.claim($1::int, 0, 1000000, '{}')"
                                         : "SELECT * FROM quorate_worker.owned($1::int, 0, 1000000)",
                                   1, NULL, values, NULL, NULL, 1);
     bool good = PQresultStatus(versions) == PGRES_TUPLES_OK && PQresultStatus(rows) == PGRES_TUPLES_OK;

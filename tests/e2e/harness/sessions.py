@@ -80,7 +80,7 @@ class Session:
                          name, lease)[0][0]
 
     def claim(self, instance, most=1000):
-        return sorted({row[0] for row in self.rows("SELECT round_id FROM quorate_worker.claim(%s, %s, '{}')", instance, most)})
+        return sorted({row[0] for row in self.rows("SELECT round_id FROM quorate_worker.claim(%s, %s, 1000000, '{}')", instance, most)})
 
     def record(self, instance, *acks, outcome="ack", notify=True):
         """acks: (round_id, node_id); the first attempt on the primary route. The states by round_id."""

@@ -39,7 +39,7 @@ $$;
 
 -- Claims all there is; how many rounds.
 CREATE FUNCTION pg_temp.claim_all(p_instance int, p_busy int[] DEFAULT '{}') RETURNS bigint LANGUAGE sql AS
-    $$ SELECT count(DISTINCT round_no) FROM quorate_worker.claim(p_instance, 100000, p_busy) $$;
+    $$ SELECT count(DISTINCT round_no) FROM quorate_worker.claim(p_instance, 100000, 1000000, p_busy) $$;
 
 -- Reserves one attempt: 'granted <state>' or 'not granted <state>'.
 CREATE FUNCTION pg_temp.reserve(p_instance int, p_round_id text, p_node int, p_attempt int, p_route text DEFAULT 'primary')
