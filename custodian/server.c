@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <microhttpd.h>
+#include <sodium.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,8 @@ static struct connection *tracked(struct MHD_Connection *connection) {
 
 static void drop_body(struct request *request) {
     request->server->body_memory -= request->body_capacity;
+    if (request->body)
+        sodium_memzero(request->body, request->body_capacity); /* it may be a share */
     free(request->body);
     request->body = NULL;
     request->body_size = request->body_capacity = 0;
@@ -156,9 +159,14 @@ static bool reserve(struct request *request, size_t more) {
     size_t added = capacity - request->body_capacity;
     if (server->body_memory + added > BODY_MEMORY_MAX)
         return false;
-    unsigned char *grown = realloc(request->body, capacity);
+    unsigned char *grown = malloc(capacity);
     if (!grown)
         return false;
+    if (request->body) { /* no copy is left behind, as realloc might */
+        memcpy(grown, request->body, request->body_size);
+        sodium_memzero(request->body, request->body_capacity);
+        free(request->body);
+    }
     request->body = grown;
     request->body_capacity = capacity;
     server->body_memory += added;

@@ -52,6 +52,42 @@ CREATE TYPE quorate_store.verdict AS ENUM (
     'accepted'
 );
 
+CREATE TYPE quorate_store.work AS (
+	round_no bigint,
+	round_id text,
+	nonce bigint,
+	state text,
+	stop boolean,
+	escalated boolean,
+	escalate_us bigint,
+	deadline_us bigint,
+	timeout_us bigint,
+	base_us bigint,
+	max_us bigint,
+	retry_budget smallint,
+	node_id smallint,
+	node_version integer,
+	payload_bytes integer,
+	payload_sha256 bytea,
+	acked boolean,
+	primary_used smallint,
+	primary_refused boolean,
+	primary_open smallint,
+	primary_mine boolean,
+	primary_wait_us bigint,
+	backup_used smallint,
+	backup_refused boolean,
+	backup_open smallint,
+	backup_mine boolean,
+	backup_wait_us bigint,
+	now_us bigint,
+	payload bytea
+);
+
+COMMENT ON TYPE quorate_store.work IS 'All that a coordinator needs to go on with a delivery and its round; node_id NULL: a round without any. Times are microseconds left (negative: past).
+used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved by this very transaction, so that it
+cannot have been sent yet. payload: only where an attempt is mine and the envelope is small; else it is read by quorate_worker.envelopes.';
+
 CREATE TABLE quorate_store.ledger (
     round_no bigint NOT NULL,
     nonce bigint NOT NULL,
@@ -634,6 +670,10 @@ CREATE TRIGGER ledger_permanent BEFORE DELETE ON quorate_store.ledger FOR EACH R
 
 ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER ledger_permanent;
 
+CREATE TRIGGER ledger_pruned BEFORE UPDATE OF pruned_at ON quorate_store.ledger FOR EACH ROW EXECUTE FUNCTION quorate_store.ledger_pruned();
+
+ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER ledger_pruned;
+
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.ack FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
 
 ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER no_truncate;
@@ -817,6 +857,9 @@ ALTER TABLE ONLY quorate_store.round
 -- quorate_store.invalid(message text, hint text DEFAULT NULL::text)
 --   returns void; volatile
 --
+-- quorate_store.ledger_pruned()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
 -- quorate_store.new_round(p_round_id text, p_quorum integer, p_node_ids integer[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, OUT round_no bigint, OUT nonce bigint, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
 --   returns record; volatile
 --
@@ -836,7 +879,7 @@ ALTER TABLE ONLY quorate_store.round
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_hashjoin=on, enable_nestloop=off
 --
 -- quorate_store.round_work(p_round_nos bigint[])
---   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint, payload bytea); volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns SETOF quorate_store.work; volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_store.unknown_round(p_round_id text)
 --   returns void; volatile
@@ -845,13 +888,13 @@ ALTER TABLE ONLY quorate_store.round
 --   returns boolean; immutable
 --
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
---   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint, payload bytea); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
 --   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 --
 -- quorate_worker.escalate(p_instance integer, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, escalated boolean, first boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
@@ -863,7 +906,7 @@ ALTER TABLE ONLY quorate_store.round
 --   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate_worker.owned(p_instance integer, p_after bigint, p_max integer)
---   returns TABLE(round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint, node_version integer, payload_bytes integer, payload_sha256 bytea, acked boolean, primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint, payload bytea); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
 --
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
 --   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off

@@ -56,6 +56,17 @@ CREATE TRIGGER coordinator_fixed BEFORE UPDATE ON quorate_store.coordinator
                        OR OLD.ended_at IS NOT NULL AND NEW.ended_at IS DISTINCT FROM OLD.ended_at)
     EXECUTE FUNCTION quorate_store.forbid('a coordinator keeps its identity, and once fenced it stays fenced');
 
+CREATE FUNCTION quorate_store.ledger_pruned() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF EXISTS (SELECT FROM quorate_store.round r WHERE r.round_no = NEW.round_no) THEN
+        RAISE EXCEPTION 'round_no % is not pruned: it is still there', NEW.round_no USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+COMMENT ON FUNCTION quorate_store.ledger_pruned() IS 'A ledger entry says pruned only once its round is gone.';
+CREATE TRIGGER ledger_pruned BEFORE UPDATE OF pruned_at ON quorate_store.ledger
+    FOR EACH ROW EXECUTE FUNCTION quorate_store.ledger_pruned();
+
 -- Rounds.
 
 CREATE FUNCTION quorate_store.round_begins() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

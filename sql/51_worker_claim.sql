@@ -1,12 +1,20 @@
 -- Claiming rounds, with the first attempt of each of their deliveries, and reading back what a coordinator owns.
 
+DROP TYPE IF EXISTS quorate_store.work;
+CREATE TYPE quorate_store.work AS (
+    round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint,
+    deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint,
+    node_version int, payload_bytes int, payload_sha256 bytea, acked boolean, primary_used smallint,
+    primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint,
+    backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint,
+    payload bytea);
+COMMENT ON TYPE quorate_store.work IS
+'All that a coordinator needs to go on with a delivery and its round; node_id NULL: a round without any. Times are microseconds left (negative: past).
+used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved by this very transaction, so that it
+cannot have been sent yet. payload: only where an attempt is mine and the envelope is small; else it is read by quorate_worker.envelopes.';
+
 CREATE OR REPLACE FUNCTION quorate_store.round_work(p_round_nos bigint[])
-RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
-               escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
-               node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
-               primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
-               backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
-               now_us bigint, payload bytea)
+RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql VOLATILE
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -46,18 +54,10 @@ BEGIN
               AND a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'backup') b;
 END $$;
 COMMENT ON FUNCTION quorate_store.round_work(bigint[]) IS
-'All that a coordinator needs to go on with rounds: a row per delivery, or one with node_id NULL for a round without any. Times are microseconds
-left (negative: past). used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved
-by this very transaction, so that it cannot have been sent yet.
-payload: only where an attempt is mine and the envelope is small; else it is read by quorate_worker.envelopes.';
+'A row of work per delivery of the rounds named, or one for a round without any.';
 
 CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
-RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
-               escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
-               node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
-               primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
-               backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
-               now_us bigint, payload bytea)
+RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -112,12 +112,7 @@ Reserves the first attempt, on the primary route, of every delivery that has non
 Result: as quorate_store.round_work. Nothing when the instance is fenced. Skips locked rounds, waits for none.';
 
 CREATE FUNCTION quorate_worker.owned(p_instance int, p_after bigint, p_max int)
-RETURNS TABLE (round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean,
-               escalate_us bigint, deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint,
-               node_id smallint, node_version int, payload_bytes int, payload_sha256 bytea, acked boolean,
-               primary_used smallint, primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint,
-               backup_used smallint, backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint,
-               now_us bigint, payload bytea)
+RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 BEGIN
     RETURN QUERY

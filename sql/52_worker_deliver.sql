@@ -111,7 +111,8 @@ BEGIN
                closed_at = COALESCE(r.closed_at, v_now),
                close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
                quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
-               settled_at = CASE WHEN c.done THEN v_now END
+               settled_at = CASE WHEN c.done THEN v_now END,
+               news = r.news OR r.owner <> p_instance -- a fenced peer's receipt: the owner is to hear of it
           FROM counted c
          WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
         RETURNING r.round_no, c.new_state <> c.state AS changed)
@@ -139,7 +140,7 @@ Result, a row per round: its state, or locked (nothing was written for it: bring
 gone; whether it is settled; microseconds from opening to its end if this call ended it. Idempotent by key.';
 
 CREATE FUNCTION quorate_worker.escalate(p_instance int, p_round_nos bigint[])
-RETURNS TABLE (round_no bigint, state text, escalated boolean, first boolean)
+RETURNS TABLE (round_no bigint, state text, escalated boolean, first boolean, due boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -167,13 +168,14 @@ BEGIN
     SELECT u.round_no,
            CASE WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced' WHEN r.round_no IS NULL THEN 'gone'
                 WHEN u.round_no <> ALL (v_locked) THEN 'locked' ELSE r.state::text END,
-           r.escalated_at IS NOT NULL, COALESCE(u.round_no = ANY (v_escalated), false)
+           r.escalated_at IS NOT NULL, COALESCE(u.round_no = ANY (v_escalated), false), v_now >= r.escalate_at
       FROM unnest(p_round_nos) AS u (round_no)
       LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
 END $$;
 COMMENT ON FUNCTION quorate_worker.escalate(int, bigint[]) IS
 'Escalates rounds once each: those at or past escalate_at and before their deadline, still open below t, with an unacked node that has a backup URL.
-Result, a row per round: its state (or locked, fenced, gone), whether it has escalated, and whether it did so in this call.';
+Result, a row per round: its state (or locked, fenced, gone), whether it has escalated, whether it did so in this call, and whether this was the look that
+counts (false: escalate_at has not come yet).';
 
 CREATE FUNCTION quorate_worker.settle(p_instance int, p_notify boolean, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, settled boolean, ended_us bigint)

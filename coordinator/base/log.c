@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,7 +55,11 @@ static size_t write_prefix(char *line, size_t size, enum log_level level, const 
 }
 
 static void write_line(const char *line, size_t size) {
-    /* A full pipe or a closed stderr loses the line: logging never stops the work. */
+    /* A full pipe or a closed stderr loses the line: logging never stops the work. A line is shorter than a pipe's
+     * atomic write, so that it fits whenever there is room at all. */
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    if (poll(&room, 1, 0) == 0)
+        return;
     while (write(STDERR_FILENO, line, size) < 0 && errno == EINTR) {
     }
 }

@@ -180,6 +180,15 @@ int cli_run(int argc, char **argv) {
         error_set(&err, EXIT_USAGE, "--name: %zu characters are too many: use at most 255", strlen(given.name));
         return cli_fail(&syntax, &err);
     }
+    json_t *readable = json_string(given.name != NULL ? given.name : name); /* NULL unless it is UTF-8 */
+    if (readable == NULL) {
+        error_set(&err, EXIT_USAGE, "--name: it is not UTF-8: use printable characters");
+        return cli_fail(&syntax, &err);
+    }
+    json_decref(readable);
+    if (!db_conninfo_check(db_conninfo(given.common.db), &err)) {
+        return cli_fail(&syntax, &err);
+    }
     struct secret_key *key = wire_start(&err) ? secret_key_load(given.key_file, &err) : NULL;
     if (key == NULL) {
         return cli_fail(&syntax, &err);

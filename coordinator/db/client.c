@@ -66,7 +66,9 @@ static void join_lines(char *text) {
     *out = 0;
 }
 
-static bool conninfo_readable(const char *conninfo, struct error *err) {
+bool db_conninfo_check(const char *conninfo, struct error *err) {
+    if (!conninfo)
+        return true;
     bool has_options = strchr(conninfo, '=') || strncmp(conninfo, "postgres://", 11) == 0 ||
                        strncmp(conninfo, "postgresql://", 13) == 0;
     if (!has_options) /* the name of a database */
@@ -93,12 +95,19 @@ static bool conninfo_readable(const char *conninfo, struct error *err) {
     return true;
 }
 
+const char *db_conninfo(const char *given) {
+    const char *conninfo = given ? given : getenv("QUORATE_DB");
+    return conninfo && *conninfo ? conninfo : NULL; /* an empty variable is an unset one */
+}
+
+void db_hide_password(const PGconn *conn, char *text) {
+    hide_word(text, PQpass(conn));
+    join_lines(text);
+}
+
 struct db_client *db_client_open(const char *conninfo, struct error *err) {
-    if (!conninfo)
-        conninfo = getenv("QUORATE_DB");
-    if (conninfo && !*conninfo) /* an empty variable is an unset one */
-        conninfo = NULL;
-    if (conninfo && !conninfo_readable(conninfo, err))
+    conninfo = db_conninfo(conninfo);
+    if (!db_conninfo_check(conninfo, err))
         return NULL;
 
     /* What stands before dbname are defaults: the connection string overrides them. */
@@ -126,8 +135,7 @@ struct db_client *db_client_open(const char *conninfo, struct error *err) {
     if (PQstatus(client->conn) != CONNECTION_OK) {
         char reason[900];
         snprintf(reason, sizeof reason, "%s", PQerrorMessage(client->conn));
-        hide_word(reason, PQpass(client->conn));
-        join_lines(reason);
+        db_hide_password(client->conn, reason);
         error_set(err, EXIT_UNREACHABLE, "cannot reach the database: %s", reason);
         db_client_close(client);
         return NULL;

@@ -3,6 +3,7 @@
 #define QUORATE_DB_CLIENT_H
 
 #include <jansson.h>
+#include <libpq-fe.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,14 @@ struct db_client;
  * read the connection string. No error contains the password. */
 struct db_client *db_client_open(const char *conninfo, struct error *err) MUST_CHECK;
 void db_client_close(struct db_client *client); /* NULL is allowed */
+
+/* The connection string that db_client_open would use: `given`, else the environment's QUORATE_DB; NULL: libpq's PG*
+ * variables. */
+const char *db_conninfo(const char *given);
+/* EXIT_USAGE for a connection string that libpq cannot read; what may be a password in it is hidden. */
+bool db_conninfo_check(const char *conninfo, struct error *err) MUST_CHECK;
+/* Replaces the connection's password in `text`, wherever it stands, and makes one line of it. */
+void db_hide_password(const PGconn *conn, char *text);
 
 /* False after the connection was lost: nothing but db_client_close is of use then. */
 bool db_client_connected(const struct db_client *client);

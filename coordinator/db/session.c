@@ -54,7 +54,9 @@ static void connection_lost(struct db_session *session, const char *why) {
     char quoted[sizeof session->last_error + 64], line[sizeof session->last_error];
     bool was_ready = session->state == SESSION_READY;
     snprintf(line, sizeof line, "%s", why);
-    line[strcspn(line, "\n")] = '\0';
+    if (session->conn != NULL) {
+        db_hide_password(session->conn, line);
+    }
     if (log_changed(session->last_error, sizeof session->last_error, line)) {
         log_event(LOG_WARN, "database_lost", "session=%s reason=%s", session->label,
                   log_quote(line, quoted, sizeof quoted));
@@ -202,9 +204,7 @@ struct db_session *db_session_new(struct ev_loop *loop, const char *conninfo, co
     if (session == NULL) {
         return NULL;
     }
-    if (conninfo == NULL) {
-        conninfo = getenv("QUORATE_DB");
-    }
+    conninfo = db_conninfo(conninfo);
     if (conninfo != NULL && (session->conninfo = strdup(conninfo)) == NULL) {
         free(session);
         return NULL;

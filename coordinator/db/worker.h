@@ -153,9 +153,9 @@ struct reserve_row {
 struct round_row {
     int64_t round_no;
     enum round_state state;
-    bool settled;           /* record, settle */
-    bool escalated, first;  /* escalate; first: by this call */
-    int64_t ended_after_us; /* record: from opening to its end, if this call ended it; else negative */
+    bool settled;               /* record, settle */
+    bool escalated, first, due; /* escalate; first: by this call; due: this look counts */
+    int64_t ended_after_us;     /* record: from opening to its end, if this call ended it; else negative */
 };
 
 /* Each decodes row `row`; pointers point into `result`. False: the result has another shape, so that the database runs

@@ -166,12 +166,13 @@ bool worker_recorded(const PGresult *result, int row, struct round_row *out) {
 }
 
 bool worker_escalated(const PGresult *result, int row, struct round_row *out) {
-    if (PQnfields(result) != 4) {
+    if (PQnfields(result) != 5) {
         return false;
     }
     *out = (struct round_row){.round_no = get_int8(result, row, 0),
                               .escalated = get_bool(result, row, 2),
                               .first = get_bool(result, row, 3),
+                              .due = get_bool(result, row, 4),
                               .ended_after_us = -1};
     return get_state(result, row, 1, &out->state);
 }

@@ -11,7 +11,7 @@
 static const double TICK_S = 0.5, TICK_SOONEST_S = 0.02;
 /* A call without an answer for so long: the connection is half open. */
 static const double SILENCE_MAX_S = 5.0;
-enum { TICK_ROUNDS_MAX = 1000, COUNT_EVERY = 20 };
+enum { TICK_ROUNDS_MAX = 1000, COUNT_EVERY = 20, RESTART_AFTER = 4 };
 
 static void wake_in(struct beat *beat, double seconds) {
     struct ev_loop *loop = beat->coordinator->loop;
@@ -154,8 +154,13 @@ static void on_sync(struct beat *beat) {
     if (beat->failed) {
         PQclear(answer);
         wake_in(beat, TICK_S);
+        if (++beat->failures % RESTART_AFTER == 0) {
+            /* What the session was started with may have changed: its role's or database's settings. */
+            db_session_restart(beat->session, beat->last_error, NULL);
+        }
         return;
     }
+    beat->failures = 0;
     beat->listening = true;
     beat->quiet = false;
     beat->last_error[0] = '\0';

@@ -18,7 +18,7 @@ struct beat {
     ev_timer timer;
     enum beat_call call; /* under way */
     PGresult *answer;    /* of that call, until its commit is confirmed */
-    unsigned ticks;
+    unsigned ticks, failures;
     bool listening;
     bool quiet;  /* the notification queue is full: close rounds without notifications */
     bool failed; /* an error came instead of an answer */

@@ -166,7 +166,7 @@ void coordinator_gauges(const struct coordinator *c, struct metrics_gauges *gaug
         gauges->rounds_held[round->state]++;
         for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
             for (int r = 0; r < ROUTE_COUNT; r++) {
-                gauges->deliveries_waiting += d->track[r].state == TRACK_WAITING || d->track[r].state == TRACK_QUEUED;
+                gauges->routes_waiting += d->track[r].state == TRACK_WAITING || d->track[r].state == TRACK_QUEUED;
             }
         }
     }

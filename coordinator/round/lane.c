@@ -12,6 +12,7 @@
 static const double PARKED_PAUSE_S = 0.02, FAILED_PAUSE_S = 0.05, FAILED_PAUSE_MAX_S = 1.0;
 static const double QUIET_S = 10.;
 static const size_t BATCH_LIMIT = 512;
+static const unsigned RESTART_AFTER = 8; /* failed batches in a row */
 
 void *lane_memory(void *pointer, size_t size) {
     void *memory = realloc(pointer, size);
@@ -105,9 +106,9 @@ void lane_clear_batch(struct lane *lane) {
         lane->batch.results[i] = NULL;
     }
     if (lane->batch.claims) {
-        lane->coordinator->claiming = false;
+        lane->batch.claims = lane->coordinator->claiming = false;
+        node_book_pledge(&lane->coordinator->nodes, 0);
     }
-    lane->batch.claims = false;
     lane->batch.records.count = 0;
     lane->batch.reserve_count = lane->batch.load_count = 0;
     lane->batch.escalate_count = lane->batch.settle_count = 0;
@@ -158,7 +159,10 @@ static bool is_transient(const char *sqlstate) {
 /* Full jitter, so that two coordinators that collide do not collide again. */
 static void pause_failed(struct lane *lane) {
     double pause_s = FAILED_PAUSE_S * (double)(1u << (lane->failures < 5 ? lane->failures : 5));
-    lane->failures++;
+    if (++lane->failures % RESTART_AFTER == 0) {
+        /* What the session was started with may have changed: its role's or database's settings. */
+        lane->restart = true;
+    }
     pause_start(lane,
                 (pause_s < FAILED_PAUSE_MAX_S ? pause_s : FAILED_PAUSE_MAX_S) * (randombytes_random() / 4294967296.0));
 }
@@ -201,6 +205,10 @@ static void batch_over(struct lane *lane) {
     }
     if (lane->parked.count > 0) {
         pause_start(lane, PARKED_PAUSE_S);
+    }
+    if (lane->restart) {
+        lane->restart = false;
+        db_session_restart(lane->session, lane->last_error, NULL);
     }
 }
 

@@ -62,13 +62,15 @@ struct lane {
         int64_t *escalates, *settles;
         size_t escalate_count, settle_count;
         bool claims;
-        int32_t claim_max;
+        int32_t claim_max, claim_slots;
         double began;
     } batch;
-    PGresult *held_work; /* rows of claim or owned that wait for node versions */
+    PGresult *held_work;  /* rows of claim or owned that wait for node versions */
+    double work_asked_at; /* when the batch was sent that brought the rows being merged */
 
     size_t limit;       /* items in a batch: shrinks when batches fail, so that one bad row stops only itself */
     unsigned failures;  /* in a row */
+    bool restart;       /* the session is to be begun anew */
     double quiet_until; /* the notification queue is full: no notifications for a while */
     char last_error[256];
 };

@@ -5,10 +5,7 @@
 #include "round/coordinator.h"
 #include "round/lane.h"
 
-/* A round whose row someone else holds is asked about again after this long. */
-static const double LOCKED_PAUSE_S = 0.02;
-/* Likewise one that the database does not escalate: its clock is a little behind, or its nodes were acked unseen. */
-static const double ESCALATE_PAUSE_S = 0.1;
+static const double LOCKED_PAUSE_S = LOCKED_PAUSE_MS / 1e3;
 
 static void bad_shape(const char *call) {
     log_event(LOG_ERROR, "unexpected_rows",
@@ -84,7 +81,8 @@ static void answer_reserve(struct lane *lane, const PGresult *result) {
         if (row.granted) {
             track_event(track, TRACK_GRANTED);
         } else if (row.state == ROUND_LOCKED) {
-            track_ask_later(track);
+            track->wait_us = LOCKED_PAUSE_MS * 1000;
+            track_event(track, TRACK_LOCKED);
         } else if (row.state == ROUND_FENCED || row.state == ROUND_GONE) {
             round_learn(round, row.state, false);
         } else {
@@ -111,10 +109,10 @@ static void answer_escalate(struct lane *lane, const PGresult *result) {
             c->metrics.escalations += row.first;
             round_learn_escalated(round);
         }
-        /* Not yet, or locked: the next look asks again, no more often than this. */
+        round->looked = round->looked || (row.due && row.state != ROUND_LOCKED);
+        /* Locked, or the database's clock is a little behind: the next look asks again. */
         double left_s = round->deadline_at - coordinator_time(c);
-        double pause_s = row.state == ROUND_LOCKED ? LOCKED_PAUSE_S : ESCALATE_PAUSE_S;
-        round_look_in(round, row.escalated || left_s < pause_s ? left_s : pause_s);
+        round_look_in(round, round->looked || left_s < LOCKED_PAUSE_S ? left_s : LOCKED_PAUSE_S);
         round_learn(round, row.state, false);
     }
 }
@@ -193,12 +191,14 @@ static void answer_work(struct lane *lane, enum lane_step step) {
     int64_t last = 0;
     size_t count = rounds_in(result, &last);
     struct work_row first;
+    lane->work_asked_at = lane->batch.began;
     if (PQntuples(result) > 0 && worker_work(result, 0, &first)) {
         coordinator_heard_clock(c, first.now_us);
     }
     if (step == LANE_CLAIM) {
         c->metrics.claimed += count;
-        c->work = c->work || (lane->batch.claim_max > 0 && count >= (size_t)lane->batch.claim_max);
+        c->work = c->work || count >= (size_t)lane->batch.claim_slots ||
+                  (lane->batch.claim_max > 0 && count >= (size_t)lane->batch.claim_max);
     } else if (count == 0) {
         lane->owned_wanted = false;
     } else {

@@ -11,7 +11,7 @@ static const size_t LOAD_BYTES_MAX =
     8 * 1024 * 1024; /* of envelopes read in one batch, unless a single one is larger */
 /* A round whose escalation or settling the database refuses for a lasting reason is looked at again after this long. */
 static const double GIVEN_UP_PAUSE_S = 1.0;
-enum { CLAIM_MAX = 128, OWNED_MAX = 500, SETTLE_MAX = 1000, BUSY_MAX = 512 };
+enum { CLAIM_MAX = 128, OWNED_MAX = 500, SETTLE_MAX = 1000 };
 
 static void add_step(struct lane *lane, enum lane_step step) {
     lane->batch.steps[lane->batch.step_count++] = step;
@@ -96,18 +96,24 @@ static bool add_claim(struct lane *lane, size_t room) {
         return true;
     }
     size_t held = HASH_COUNT(c->rounds), left = held < c->settings.max_rounds ? c->settings.max_rounds - held : 0;
-    int32_t busy[BUSY_MAX];
-    size_t busy_count;
-    int32_t most = node_book_room(&c->nodes, coordinator_time(c), CLAIM_MAX, busy, BUSY_MAX, &busy_count);
+    size_t busy_count, versions = HASH_COUNT(c->nodes.nodes);
+    int32_t *busy = lane_memory(NULL, (versions + 1) * sizeof *busy);
+    int32_t most = node_book_room(&c->nodes, coordinator_time(c), CLAIM_MAX, busy, versions, &busy_count);
     if (most == 0 || (unsigned)most < c->settings.slots_per_endpoint / 8) {
+        free(busy);
         return true; /* not worth a claim: more slots are about to become free */
     }
     c->claiming = lane->batch.claims = true;
     c->work = false; /* whatever comes from now on is told anew */
     /* With no room left for other rounds, own ones still get their new envelopes. */
     lane->batch.claim_max = left < (size_t)most ? (int32_t)left : most;
+    lane->batch.claim_slots = most;
+    node_book_pledge(&c->nodes, (unsigned)most);
     add_step(lane, LANE_CLAIM);
-    return worker_send_claim(lane->session, &lane->scratch, c->instance, lane->batch.claim_max, most, busy, busy_count);
+    bool sent =
+        worker_send_claim(lane->session, &lane->scratch, c->instance, lane->batch.claim_max, most, busy, busy_count);
+    free(busy);
+    return sent;
 }
 
 /* The envelopes of attempts that are committed, and of those that this batch commits. */

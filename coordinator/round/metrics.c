@@ -133,8 +133,8 @@ char *metrics_text(struct metrics *metrics, const struct metrics_gauges *gauges,
            (double)metrics->escalations);
     attempts(out, metrics);
     deliveries(out, metrics);
-    number(out, "deliveries_waiting", "gauge", "Deliveries that wait for a time or a slot.",
-           (double)gauges->deliveries_waiting);
+    number(out, "routes_waiting", "gauge", "Routes of deliveries that wait for a time or a slot.",
+           (double)gauges->routes_waiting);
     number(out, "requests_under_way", "gauge", "Requests under way.", (double)gauges->requests_under_way);
     histogram(out, "attempt_seconds", "From sending a request to its answer.", &metrics->attempt_seconds);
     histogram(out, "time_to_quorum_seconds", "From opening a round to its completion, by the database's clock.",

@@ -23,8 +23,8 @@ enum delivery_state { DELIVERY_ACKED, DELIVERY_EXHAUSTED, DELIVERY_REFUSED, DELI
 struct metrics {
     uint64_t attempts[ROUTE_COUNT][OUTCOME_COUNT];
     uint64_t deliveries[DELIVERY_STATE_COUNT]; /* of settled rounds */
-    uint64_t
-        rounds_closed[ROUND_STATE_COUNT]; /* each by one coordinator: whose transaction ended it, or who owned it */
+    uint64_t rounds_closed[ROUND_STATE_COUNT]; /* by whose transaction ended it, or who owned it: a failed one twice if
+                                                  it changes hands before it settles */
     uint64_t claimed, escalations, fenced, rejoins, batches_failed;
     struct histogram attempt_seconds, quorum_seconds, batch_size, batch_seconds, lag_seconds;
     double lag_max; /* since the last scrape */
@@ -33,7 +33,7 @@ struct metrics {
 /* What is not counted but looked up when someone asks. */
 struct metrics_gauges {
     size_t rounds_held[ROUND_STATE_COUNT];
-    size_t deliveries_waiting, requests_under_way;
+    size_t routes_waiting, requests_under_way;
     unsigned long database_losses;
     bool ready;
 };

@@ -34,6 +34,16 @@ static struct endpoint *endpoint_for(struct node_book *book, const char *url) {
     return endpoint;
 }
 
+/* True when another version of the node has the same primary endpoint. */
+static bool node_known(const struct node_book *book, const struct node *node) {
+    const struct node *other = book->nodes;
+    while (other != NULL &&
+           (other->node_id != node->node_id || other->route[ROUTE_PRIMARY] != node->route[ROUTE_PRIMARY])) {
+        other = other->hh.next;
+    }
+    return other != NULL;
+}
+
 bool node_add(struct node_book *book, const struct node_version_row *row) {
     if (node_find(book, row->version) != NULL) {
         return true;
@@ -52,6 +62,9 @@ bool node_add(struct node_book *book, const struct node_version_row *row) {
         !public_key_parse(row->receipt_key, &node->receipt_key, NULL)) {
         free(node);
         return false;
+    }
+    if (!node_known(book, node)) {
+        node->route[ROUTE_PRIMARY]->nodes++;
     }
     HASH_ADD(hh, book->nodes, version, sizeof node->version, node);
     return true;
@@ -76,7 +89,7 @@ void node_book_free(struct node_book *book) {
 }
 
 void endpoint_join(struct node_book *book, struct endpoint *endpoint, struct track *track) {
-    if (!book->closed && endpoint->queue == NULL && endpoint->in_flight < endpoint->slots) {
+    if (!book->closed && endpoint->queue == NULL && endpoint->in_flight + book->pledged < endpoint->slots) {
         endpoint->in_flight++;
         track_event(track, TRACK_SLOT);
         return;
@@ -92,13 +105,24 @@ void endpoint_take(struct endpoint *endpoint) {
     endpoint->in_flight++;
 }
 
-void endpoint_give_back(struct node_book *book, struct endpoint *endpoint) {
-    endpoint->in_flight--;
-    while (!book->closed && endpoint->queue != NULL && endpoint->in_flight < endpoint->slots) {
+static void serve_queue(struct node_book *book, struct endpoint *endpoint) {
+    while (!book->closed && endpoint->queue != NULL && endpoint->in_flight + book->pledged < endpoint->slots) {
         struct track *track = endpoint->queue;
         DL_DELETE(endpoint->queue, track);
         endpoint->in_flight++;
         track_event(track, TRACK_SLOT);
+    }
+}
+
+void endpoint_give_back(struct node_book *book, struct endpoint *endpoint) {
+    endpoint->in_flight--;
+    serve_queue(book, endpoint);
+}
+
+void node_book_pledge(struct node_book *book, unsigned slots) {
+    book->pledged = slots;
+    for (struct endpoint *endpoint = book->endpoints; slots == 0 && endpoint != NULL; endpoint = endpoint->hh.next) {
+        serve_queue(book, endpoint);
     }
 }
 
@@ -111,6 +135,11 @@ static unsigned free_slots(const struct endpoint *endpoint) {
     return endpoint->in_flight < endpoint->slots ? endpoint->slots - endpoint->in_flight : 0;
 }
 
+/* How many rounds can have a first attempt there: each may bring one for every node that shares the URL. */
+static unsigned room_at(const struct endpoint *endpoint) {
+    return free_slots(endpoint) / (endpoint->nodes > 1 ? endpoint->nodes : 1);
+}
+
 static bool is_quick(const struct endpoint *endpoint, double now) {
     return endpoint->in_flight == 0 || (endpoint->hold_s < QUICK_S && now - endpoint->returned_at < QUICK_S);
 }
@@ -119,14 +148,14 @@ int32_t node_book_room(const struct node_book *book, double now, int32_t most, i
                        size_t *busy_count) {
     unsigned room = (unsigned)most < book->slots_per_endpoint ? (unsigned)most : book->slots_per_endpoint;
     for (const struct endpoint *endpoint = book->endpoints; endpoint != NULL; endpoint = endpoint->hh.next) {
-        if (is_quick(endpoint, now) && free_slots(endpoint) < room) {
-            room = free_slots(endpoint);
+        if (is_quick(endpoint, now) && room_at(endpoint) < room) {
+            room = room_at(endpoint);
         }
     }
     *busy_count = 0;
     for (const struct node *node = book->nodes; node != NULL && *busy_count < busy_size; node = node->hh.next) {
         const struct endpoint *primary = node->route[ROUTE_PRIMARY];
-        if (free_slots(primary) < room || primary->queue != NULL) {
+        if (room_at(primary) < room || primary->queue != NULL) {
             busy[(*busy_count)++] = node->version;
         }
     }

@@ -19,6 +19,7 @@ struct endpoint {
     UT_hash_handle hh;
     unsigned in_flight; /* slots given away */
     unsigned slots;     /* how many there are */
+    unsigned nodes;     /* different nodes that have it as their primary */
     double hold_s;      /* how long a slot is held, smoothed */
     double returned_at; /* when the last slot came back, by the loop's clock */
     struct track *queue;
@@ -40,7 +41,8 @@ struct node_book {
     struct node *nodes;
     struct endpoint *endpoints;
     unsigned slots_per_endpoint;
-    bool closed; /* draining: no slot is given any more */
+    unsigned pledged; /* slots of every endpoint that a claim under way may take */
+    bool closed;      /* draining: no slot is given any more */
 };
 
 const struct node *node_find(struct node_book *book, int32_t version);
@@ -55,6 +57,8 @@ void endpoint_leave(struct endpoint *endpoint, struct track *track);
 void endpoint_take(struct endpoint *endpoint);
 /* Gives a slot back, and away again to who has waited longest. */
 void endpoint_give_back(struct node_book *book, struct endpoint *endpoint);
+/* Keeps `slots` of every endpoint for a claim, or (0) lets go of them again. */
+void node_book_pledge(struct node_book *book, unsigned slots);
 /* Notes that a request held its slot for `held_s` seconds, up to now. */
 void endpoint_note(struct endpoint *endpoint, double held_s, double now);
 

@@ -31,19 +31,9 @@ struct track *round_track(struct coordinator *coordinator, const struct attempt_
     return delivery != NULL ? &delivery->track[key->route] : NULL;
 }
 
-/* True while some unacked node could be helped by an escalation. */
-static bool has_backup(const struct round *round) {
-    for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
-        if (!d->acked && d->node->route[ROUTE_BACKUP] != NULL) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void arm(struct round *round) {
     double at = round->deadline_at + 0.0005;
-    if (!round->escalated && round->state == ROUND_OPEN && round->escalate_at < at && has_backup(round)) {
+    if (!round->looked && !round->ask_escalate && round->state == ROUND_OPEN && round->escalate_at < at) {
         at = round->escalate_at;
     }
     round_look_in(round, at - coordinator_time(round->coordinator));
@@ -90,10 +80,10 @@ static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
     }
     if ((round->over && round->state == ROUND_OPEN) || all_done(round)) {
         lane_settle(round->lane, round); /* past the deadline: stalls it, whatever is still under way */
-    } else if (!round->escalated && now >= round->escalate_at && has_backup(round)) {
+    } else if (!round->looked && now >= round->escalate_at) {
         lane_escalate(round->lane, round);
     }
-    if (!round->over && !round->ask_escalate) {
+    if (!round->over) {
         arm(round);
     }
 }
@@ -111,9 +101,7 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
     if (round == NULL) {
         return NULL;
     }
-    /* The row may have waited for node versions: its times are those of its reading. */
-    int64_t age_us = coordinator_now_us(coordinator) - row->now_us;
-    double now = coordinator_time(coordinator) - (age_us > 0 ? (double)age_us / 1e6 : 0.);
+    double now = lane->work_asked_at; /* times left count from before they were read: rather a little early than late */
     round->serial = ++coordinator->serials;
     round->round_no = row->round_no;
     round->nonce = row->nonce;
@@ -126,7 +114,7 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
     round->max_us = row->max_us;
     round->retry_budget = row->retry_budget;
     round->stop = row->stop;
-    round->escalated = row->escalated;
+    round->escalated = round->looked = row->escalated;
     round->state = row->state;
     round->over = coordinator_time(coordinator) >= round->deadline_at ||
                   !(row->state == ROUND_OPEN || (row->state == ROUND_COMPLETE && !row->stop));
@@ -228,6 +216,9 @@ bool round_merge(struct coordinator *coordinator, struct lane *lane, const struc
     if (row->escalated) {
         round_learn_escalated(round);
     }
+    if (row->state != round->state) {
+        round_learn(round, row->state, false); /* someone else ended it */
+    }
     struct delivery *known = row->node_id != 0 ? round_delivery(round, row->node_id) : NULL;
     if (known != NULL) {
         reconcile(known, row);
@@ -236,7 +227,7 @@ bool round_merge(struct coordinator *coordinator, struct lane *lane, const struc
     }
     if (round->over || round->state != ROUND_OPEN) {
         round_look_in(round, 0.); /* after all of its rows have been merged */
-    } else if (!round->ask_escalate) {
+    } else {
         arm(round);
     }
     return true;
@@ -295,7 +286,7 @@ void round_learn_escalated(struct round *round) {
     if (round->escalated) {
         return;
     }
-    round->escalated = true;
+    round->escalated = round->looked = true;
     for (struct delivery *d = round->deliveries; d != NULL; d = d->next) {
         if (d->node->route[ROUTE_BACKUP] != NULL && !d->acked && !round->over) {
             track_event(&d->track[ROUTE_BACKUP], TRACK_OPENED);

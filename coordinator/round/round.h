@@ -11,6 +11,9 @@
 #include "db/worker.h"
 #include "round/track.h"
 
+/* A round whose row someone else holds is asked about again after this long. */
+enum { LOCKED_PAUSE_MS = 20 };
+
 struct coordinator;
 struct lane;
 struct node;
@@ -62,6 +65,7 @@ struct round {
     bool stop; /* policy: stop after the quorum */
     bool over; /* no attempt may start any more */
     bool escalated;
+    bool looked;                   /* the database has looked whether to escalate: it does so once */
     bool ask_escalate, ask_settle; /* stands in that list, or is in the batch under way */
     char round_id[];
 };
@@ -97,7 +101,5 @@ struct attempt_key track_key(const struct track *track);
 /* Takes a track through one event and does what the state table says. `payload` and `size` for TRACK_LOADED only. */
 void track_event(struct track *track, enum track_event event);
 void track_loaded(struct track *track, const unsigned char *payload, size_t size);
-/* Asks for the reservation again after a while (its round's row was locked). */
-void track_ask_later(struct track *track);
 
 #endif

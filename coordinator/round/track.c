@@ -4,9 +4,9 @@
 
 static const char *const STATE_NAMES[TRACK_STATE_COUNT] = {"closed",  "waiting", "queued", "reserving",
                                                            "loading", "sending", "ended"};
-static const char *const EVENT_NAMES[TRACK_EVENT_COUNT] = {"opened", "due",      "slot",    "granted",
-                                                           "denied", "again",    "loaded",  "missing",
-                                                           "failed", "finished", "stopped", "node_acked"};
+static const char *const EVENT_NAMES[TRACK_EVENT_COUNT] = {"opened",   "due",     "slot",      "granted", "denied",
+                                                           "again",    "locked",  "loaded",    "missing", "failed",
+                                                           "finished", "stopped", "node_acked"};
 
 static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
     {
@@ -18,6 +18,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_CLOSED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_DENIED] = {TRACK_CLOSED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_AGAIN] = {TRACK_CLOSED, TRACK_IMPOSSIBLE, "nothing was asked"},
+                [TRACK_LOCKED] = {TRACK_CLOSED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_LOADED] = {TRACK_CLOSED, TRACK_NOTHING, "an envelope read for an attempt that was not granted"},
                 [TRACK_MISSING] = {TRACK_CLOSED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_FAILED] = {TRACK_CLOSED, TRACK_IMPOSSIBLE, "no request is under way"},
@@ -33,6 +34,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_WAITING, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_DENIED] = {TRACK_WAITING, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_AGAIN] = {TRACK_WAITING, TRACK_IMPOSSIBLE, "nothing was asked"},
+                [TRACK_LOCKED] = {TRACK_WAITING, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_LOADED] = {TRACK_WAITING, TRACK_NOTHING, "an envelope read for an attempt that was not granted"},
                 [TRACK_MISSING] = {TRACK_WAITING, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_FAILED] = {TRACK_WAITING, TRACK_IMPOSSIBLE, "no request is under way"},
@@ -48,6 +50,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_QUEUED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_DENIED] = {TRACK_QUEUED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_AGAIN] = {TRACK_QUEUED, TRACK_IMPOSSIBLE, "nothing was asked"},
+                [TRACK_LOCKED] = {TRACK_QUEUED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_LOADED] = {TRACK_QUEUED, TRACK_NOTHING, "an envelope read for an attempt that was not granted"},
                 [TRACK_MISSING] = {TRACK_QUEUED, TRACK_IMPOSSIBLE, "nothing was asked"},
                 [TRACK_FAILED] = {TRACK_QUEUED, TRACK_IMPOSSIBLE, "no request is under way"},
@@ -63,6 +66,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_LOADING, TRACK_LOAD, "the attempt is committed"},
                 [TRACK_DENIED] = {TRACK_ENDED, TRACK_GIVE_BACK, "the database decides that no attempt is left to make"},
                 [TRACK_AGAIN] = {TRACK_RESERVING, TRACK_RESERVE, "asking twice is harmless: the key is the same"},
+                [TRACK_LOCKED] = {TRACK_WAITING, TRACK_STEP_BACK, "a locked round must not keep a slot from others"},
                 [TRACK_LOADED] = {TRACK_RESERVING, TRACK_IMPOSSIBLE, "the answer to the reservation comes first"},
                 [TRACK_MISSING] = {TRACK_RESERVING, TRACK_IMPOSSIBLE, "the answer to the reservation comes first"},
                 [TRACK_FAILED] = {TRACK_RESERVING, TRACK_IMPOSSIBLE, "no request is under way"},
@@ -79,6 +83,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_LOADING, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_DENIED] = {TRACK_LOADING, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_AGAIN] = {TRACK_LOADING, TRACK_LOAD, "reading twice is harmless"},
+                [TRACK_LOCKED] = {TRACK_LOADING, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_LOADED] = {TRACK_SENDING, TRACK_SEND, "committed and loaded: it may leave"},
                 [TRACK_MISSING] = {TRACK_ENDED, TRACK_UNSENT, "only an ended round has lost its envelopes"},
                 [TRACK_FAILED] = {TRACK_LOADING, TRACK_IMPOSSIBLE, "no request is under way"},
@@ -94,6 +99,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_SENDING, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_DENIED] = {TRACK_SENDING, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_AGAIN] = {TRACK_SENDING, TRACK_NOTHING, "the batch that failed was not needed any more"},
+                [TRACK_LOCKED] = {TRACK_SENDING, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_LOADED] = {TRACK_SENDING, TRACK_NOTHING, "it has its envelope"},
                 [TRACK_MISSING] = {TRACK_SENDING, TRACK_NOTHING, "it has its envelope"},
                 [TRACK_FAILED] = {TRACK_WAITING, TRACK_WAIT, "full jitter before the next attempt"},
@@ -109,6 +115,7 @@ static const struct track_edge EDGES[TRACK_STATE_COUNT][TRACK_EVENT_COUNT] =
                 [TRACK_GRANTED] = {TRACK_ENDED, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_DENIED] = {TRACK_ENDED, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_AGAIN] = {TRACK_ENDED, TRACK_NOTHING, "the batch that failed was not needed any more"},
+                [TRACK_LOCKED] = {TRACK_ENDED, TRACK_IMPOSSIBLE, "nothing is being asked"},
                 [TRACK_LOADED] = {TRACK_ENDED, TRACK_NOTHING, "the envelope is not needed any more"},
                 [TRACK_MISSING] = {TRACK_ENDED, TRACK_NOTHING, "the envelope is not needed any more"},
                 [TRACK_FAILED] = {TRACK_ENDED, TRACK_IMPOSSIBLE, "no request is under way"},

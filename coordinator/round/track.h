@@ -20,7 +20,8 @@ enum track_event {
     TRACK_SLOT,       /* its endpoint gives it a slot */
     TRACK_GRANTED,    /* the attempt's row is committed */
     TRACK_DENIED,     /* the database grants no attempt: the round has ended or the node has acked */
-    TRACK_AGAIN,      /* the database could not say yet (the round's row was locked, or the batch failed) */
+    TRACK_AGAIN,      /* the batch that asked the database failed */
+    TRACK_LOCKED,     /* someone else holds the round's row */
     TRACK_LOADED,     /* the envelope is here */
     TRACK_MISSING,    /* the envelope was erased: the round has ended */
     TRACK_FAILED,     /* the request failed, and an attempt is left */
@@ -38,7 +39,8 @@ enum track_action {
     TRACK_LOAD,      /* ask the database for the envelope */
     TRACK_SEND,      /* start the request */
     TRACK_GIVE_BACK, /* give the slot back */
-    TRACK_CANCEL,    /* leave the timer or the queue */
+    TRACK_STEP_BACK, /* give the slot back and start the timer */
+    TRACK_CANCEL,    /* leave the timer or the queue; a reserved attempt is recorded as in doubt */
     TRACK_UNSENT,    /* give the slot back and record the reserved attempt as never sent */
     TRACK_IMPOSSIBLE /* this event does not happen in this state: a mistake of the program */
 };

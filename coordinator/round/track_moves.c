@@ -5,9 +5,6 @@
 #include "round/coordinator.h"
 #include "round/courier.h"
 
-/* How long a reservation waits for a round whose row someone else holds. */
-static const double LOCKED_PAUSE_S = 0.02;
-
 struct attempt_key track_key(const struct track *track) {
     return (struct attempt_key){.round_no = track->delivery->round->round_no,
                                 .node_id = track->delivery->node_id,
@@ -21,12 +18,7 @@ static struct endpoint *track_endpoint(const struct track *track) {
 
 static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
-    struct track *track = watcher->data;
-    if (track->state == TRACK_RESERVING) {
-        lane_reserve(track->delivery->round->lane, track);
-    } else {
-        track_event(track, TRACK_DUE);
-    }
+    track_event(watcher->data, TRACK_DUE);
 }
 
 static void timer_start(struct track *track, double after_s) {
@@ -50,7 +42,6 @@ static void record_not_sent(struct track *track) {
     struct attempt_record record = {
         .key = track_key(track), .outcome = track->resend ? OUTCOME_IN_DOUBT : OUTCOME_UNSENT, .retry_us = -1};
     track->resend = false;
-    metrics_not_sent(&track->delivery->round->coordinator->metrics, track->route, record.outcome);
     lane_record(track->delivery->round->lane, &record);
 }
 
@@ -76,11 +67,21 @@ void track_event(struct track *track, enum track_event event) {
     case TRACK_LOAD:
         lane_load(round->lane, track);
         return;
-    case TRACK_GIVE_BACK: /* denied: the row may be there all the same, a predecessor's or our own from a batch that was
-                             lost */
-    case TRACK_UNSENT:
+    case TRACK_GIVE_BACK: /* denied: its row may be there all the same, from a predecessor or from a batch that was lost
+                           */
         lane_forget_track(track);
         record_not_sent(track);
+        endpoint_give_back(&coordinator->nodes, track_endpoint(track));
+        break;
+    case TRACK_UNSENT:
+        lane_forget_track(track);
+        metrics_not_sent(&coordinator->metrics, track->route, track->resend ? OUTCOME_IN_DOUBT : OUTCOME_UNSENT);
+        record_not_sent(track);
+        endpoint_give_back(&coordinator->nodes, track_endpoint(track));
+        break;
+    case TRACK_STEP_BACK:
+        lane_forget_track(track);
+        begin_wait(track); /* before the slot goes to the next one, which may be this one */
         endpoint_give_back(&coordinator->nodes, track_endpoint(track));
         break;
     case TRACK_CANCEL:
@@ -89,6 +90,7 @@ void track_event(struct track *track, enum track_event event) {
             endpoint_leave(track_endpoint(track), track);
         }
         if (track->resend) {
+            metrics_not_sent(&coordinator->metrics, track->route, OUTCOME_IN_DOUBT);
             record_not_sent(track);
         }
         break;
@@ -106,14 +108,13 @@ void track_loaded(struct track *track, const unsigned char *payload, size_t size
     if (!round->over && coordinator_time(round->coordinator) >= round->deadline_at) {
         round_end_attempts(round); /* no attempt starts after the deadline, however long the database took */
     }
+    if (round->over && track->state == TRACK_LOADING) {
+        track_event(track, TRACK_STOPPED); /* the round ended while its reservation was under way */
+    }
     bool send = track_edge(track->state, TRACK_LOADED)->action == TRACK_SEND;
     track_event(track, TRACK_LOADED);
     if (send) {
         track->resend = false;
         courier_send(track, payload, size);
     }
-}
-
-void track_ask_later(struct track *track) {
-    timer_start(track, LOCKED_PAUSE_S);
 }

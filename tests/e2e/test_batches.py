@@ -1,7 +1,9 @@
 """What goes wrong between a coordinator's batches and the database: each test is named after the trouble that it makes."""
 
 import secrets
+import threading
 
+import pytest
 from harness import behaviours as b
 
 PATIENT = {"per_share_timeout": "20 s", "retry_budget": 3, "round_deadline": "60 s"}
@@ -29,6 +31,81 @@ def slow_reads(lab, seconds: float) -> None:
     text = lab.db.one("SELECT pg_get_functiondef('quorate_worker.envelopes(bigint[], smallint[])'::regprocedure)")
     assert text.count("BEGIN") == 1
     lab.db.conn.execute(text.replace("BEGIN", f"BEGIN PERFORM pg_sleep({seconds});"))
+
+
+def fill_notification_queue(lab, name: str) -> None:
+    """quorate_worker.<name> fails as it does while the queue is full, unless it is called without notifications."""
+    columns = lab.db.rows("""
+        SELECT a.name, a.mode::text, format_type(a.type, NULL) AS type
+          FROM pg_proc p, unnest(p.proargnames, p.proargmodes, p.proallargtypes) AS a (name, mode, type)
+         WHERE p.pronamespace = 'quorate_worker'::regnamespace AND p.proname = %s""", name)
+    given = [c for c in columns if c["mode"] == "i"]
+    results = ", ".join(f"{c['name']} {c['type']}" for c in columns if c["mode"] != "i")
+    assert "p_notify" in [c["name"] for c in given]
+    lab.db.conn.execute(f"CREATE SEQUENCE public.refused_{name}")
+    lab.db.conn.execute(f"ALTER FUNCTION quorate_worker.{name} RENAME TO {name}_real")
+    lab.db.conn.execute(f"""
+        CREATE FUNCTION quorate_worker.{name}({", ".join(f"{c['name']} {c['type']}" for c in given)})
+        RETURNS TABLE ({results}) LANGUAGE plpgsql AS $$
+        BEGIN
+            IF p_notify THEN
+                PERFORM nextval('public.refused_{name}');
+                RAISE EXCEPTION 'too many notifications in the NOTIFY queue' USING ERRCODE = '54000';
+            END IF;
+            RETURN QUERY SELECT * FROM quorate_worker.{name}_real({", ".join(c["name"] for c in given)});
+        END $$""")
+
+
+@pytest.mark.parametrize("names", [("record",), ("settle",), ("tick",), ("record", "settle", "tick")], ids="-".join)
+def test_rounds_end_while_the_notification_queue_is_full(lab, names):
+    """Notifications are hints: a batch that fails for them is repeated without, and beats are too."""
+    nodes = lab.some_nodes(2)
+    for name in names:
+        fill_notification_queue(lab, name)
+    coordinator = lab.coordinator()
+    stalls = lab.db.open(2, round_deadline="1500 ms")["round_id"]
+    lab.db.wait("claimed", lambda: lab.db.round(stalls)["coordinator"])
+    completes = lab.db.submit(2, nodes)
+    assert lab.db.wait_settled(completes)["state"] == "complete"
+    assert lab.db.wait_settled(stalls)["state"] == "stalled"
+    assert [len(node.requests) for node in nodes] == [1, 1] and coordinator.running()
+    refused = {name for name in names if lab.db.one(f"SELECT is_called FROM public.refused_{name}")}
+    # One lane makes all batches and is quiet from the first refusal on, so that record's leaves none to settle.
+    assert refused == set(names) - ({"settle"} if "record" in names else set())
+
+
+def test_attempts_never_exceed_the_slots_of_an_endpoint(lab):
+    """Forty rounds that are owned already get their envelopes at once: two are attempted, the others wait for a slot."""
+    slots, lock = 2, threading.Lock()
+    at_once, seen, reserved = 0, [], []
+
+    def busy(exchange):
+        nonlocal at_once
+        with lock:
+            at_once += 1
+            seen.append(at_once)
+        exchange.endpoint.closing.wait(0.05)
+        with lock:
+            at_once -= 1  # before the answer, whereupon another request may come
+        b.ok()(exchange)
+
+    node = lab.node().plan(then=b.named("busy", busy))
+    node.witness = lambda *_: reserved.append(lab.db.one("SELECT count(*) FROM quorate.attempts WHERE outcome IS NULL"))
+    lab.coordinator(options=("--slots", str(slots)))
+    opened = [lab.db.open(1, **PATIENT) for _ in range(40)]
+    lab.db.wait("all are claimed", lambda: all(row["coordinator"] for row in lab.db.rounds()))
+    with lab.db.conn.transaction():
+        for one in opened:
+            lab.db.distribute(one["round_id"], one["nonce"], {1: secrets.token_bytes(48)})
+
+    def settled():
+        reserved.append(lab.db.one("SELECT count(*) FROM quorate.attempts WHERE outcome IS NULL"))
+        return lab.db.one("SELECT count(*) FROM quorate.rounds WHERE settled_at IS NULL") == 0
+
+    lab.db.wait("all settled", settled)
+    assert {row["state"] for row in lab.db.rounds()} == {"complete"}
+    assert len(seen) == len(opened) and max(seen) == slots
+    assert max(reserved) == slots
 
 
 def test_an_error_at_commit_with_envelopes_being_read_behind_it(lab):

@@ -30,7 +30,7 @@ def test_help_of_each_command(command):
     assert done.returncode == 0 and done.stderr == ""
     assert done.stdout.startswith(f"Usage: quorate {command} ")
     for option in ("--db", "--json", "--help"):
-        assert f"\n  {option}" in done.stdout or command == "run"
+        assert f"\n  {option}" in done.stdout
     assert all(len(line) <= 100 for line in done.stdout.splitlines())
 
 
@@ -98,6 +98,18 @@ def test_unreadable_connection_string(conninfo):
     assert done.returncode in (2, 7) and done.stdout == "" and done.stderr.count("\n") == 1
     assert done.returncode == 2 or "h:port" in conninfo
     assert "SECRETWORD" not in done.stderr
+
+
+@pytest.mark.parametrize("conninfo", [
+    "host=x SECRETWORD", "host=x passwort=SECRETWORD", "password='SECRETWORD", "postgresql://u:SECRETWORD%zz@h/d",
+    "postgresql://u:a@SECRETWORD@h/d?y"])
+def test_run_refuses_an_unreadable_connection_string_at_once(tmp_path, conninfo):
+    """It would try for ever to reach what cannot even be named."""
+    (tmp_path / "key").touch(mode=0o600)
+    (tmp_path / "key").write_text(wire.KeyPair().secret_text + "\n")
+    done = plain("run", "--key", str(tmp_path / "key"), "--db", conninfo)
+    assert done.returncode == 2 and done.stdout == "" and "connection string" in done.stderr
+    assert not re.search("SECRETWORD|passwort|a@", done.stdout + done.stderr)
 
 
 def test_unknown_database_and_user(cli):

@@ -71,15 +71,15 @@ def test_sizes(lab, size):
 def test_good_enough(lab, behaviour, status):
     """The head is what counts: as soon as it is complete and carries a receipt, the envelope is acked."""
     node = lab.node()
-    row = deliver(lab, node, behaviour, then=b.status(500))
+    row = deliver(lab, node, behaviour, then=b.status(500), per_share_timeout="5 s")
     assert_outcome(lab, row, node, "complete", "acked", [("primary", 1, "ack", status)], 1)
     (attempt,) = lab.db.attempts(row["round_id"])
-    assert (attempt["finished_at"] - attempt["reserved_at"]).total_seconds() < 0.65, "waited for the body"
+    assert (attempt["finished_at"] - attempt["reserved_at"]).total_seconds() < 4, "waited for the body"
 
 
 RETRIED = [
     (b.silent(), "timeout", None),
-    (b.slow(1.5), "timeout", None),
+    (b.slow(2.5), "timeout", None),
     (b.informational_for_ever(), "timeout", None),
     (b.store_then_lose_answer(), "connect_error", None),
     (b.hang_up(), "connect_error", None),
@@ -116,11 +116,11 @@ RETRIED = [
 @pytest.mark.parametrize("behaviour, outcome, status", RETRIED, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_retried_once_and_then_acked(lab, behaviour, outcome, status):
     node = lab.node()
-    row = deliver(lab, node, behaviour)
+    row = deliver(lab, node, behaviour, **({"per_share_timeout": "1 s"} if outcome == "timeout" else {}))
     assert_outcome(lab, row, node, "complete", "acked", [("primary", 1, outcome, status), ("primary", 2, "ack", 200)], 2)
     first, second = lab.db.attempts(row["round_id"])
     if outcome == "timeout":
-        assert 0.69 <= (first["finished_at"] - first["reserved_at"]).total_seconds() < 1.5
+        assert 0.99 <= (first["finished_at"] - first["reserved_at"]).total_seconds() < 2.5
     assert second["reserved_at"] >= first["finished_at"]
     assert len(node.held) == 1
 
@@ -131,7 +131,7 @@ def test_retried_once_and_then_acked(lab, behaviour, outcome, status):
     ids=lambda value: getattr(value, "__name__", str(value)))
 def test_budget_runs_out_and_the_round_stalls(lab, behaviour, outcome, status):
     node = lab.node()
-    row = deliver(lab, node, then=behaviour, per_share_timeout="250 ms", round_deadline="2 s")
+    row = deliver(lab, node, then=behaviour, per_share_timeout="500 ms" if outcome == "timeout" else "3 s", round_deadline="3 s")
     assert_outcome(lab, row, node, "stalled", "exhausted", [("primary", n, outcome, status) for n in (1, 2, 3)], 3)
 
 
@@ -272,13 +272,13 @@ def test_a_dark_or_silent_node_does_not_slow_the_others(lab):
     """A bulkhead per endpoint: fifty rounds with one silent node end as fast as the healthy ones answer."""
     one, two = lab.some_nodes(2)
     silent = lab.node().plan(then=b.silent())
-    lab.coordinator()
+    lab.coordinator(options=("--slots", "8"))  # the silent one's are soon gone
     began = time.monotonic()
-    rounds = [lab.db.submit(2, [one, two, silent], per_share_timeout="3 s", round_deadline="20 s", after_quorum="stop")
+    rounds = [lab.db.submit(2, [one, two, silent], per_share_timeout="60 s", round_deadline="120 s", after_quorum="stop")
               for _ in range(50)]
     for round_id in rounds:
         assert lab.db.wait_state(round_id)["quorum_nodes"] == [1, 2]
-    assert time.monotonic() - began < 3, "the healthy ones waited for the silent one"
+    assert time.monotonic() - began < 20, "the healthy ones waited for the silent one"
     silent.close()
     lab.db.wait_all_settled()
 

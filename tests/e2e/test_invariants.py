@@ -128,3 +128,11 @@ def test_an_envelope_in_a_log_is_found(form):
     check_logs(world, "event=ready")
     with pytest.raises(AssertionError):
         check_logs(world, "event=oops " + form(world.payloads["r", 1]))
+
+
+@pytest.mark.parametrize("form", [lambda k: k.secret_text, lambda k: k.secret_text[5:], lambda k: k.seed.hex()])
+def test_a_secret_key_in_a_log_is_found(form):
+    key = wire.KeyPair()
+    check_logs(World(), f"event=ready key={key.public_text}", [wire.KeyPair(), key])
+    with pytest.raises(AssertionError, match="a secret key"):
+        check_logs(World(), f"event=oops key={form(key)}", [wire.KeyPair(), key])

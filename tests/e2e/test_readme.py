@@ -1,6 +1,7 @@
 """The README and the documents keep their word: every block is run, every output compared, every name looked up."""
 
 import base64
+import contextlib
 import csv
 import doctest
 import io
@@ -49,17 +50,19 @@ quorate cancel resumed --reason 'seen enough'
 """
 
 
-def free_ports() -> str:
-    """All but the last digit of ports that are free at 1, 2 and 3; below those that the kernel gives to clients."""
+@pytest.fixture
+def ports():
+    """All but the last digit of ports that are free at 1, 2, 3 and 4; below those that the kernel gives to clients. The port at 0
+    is held as long as the test runs: nobody else who asks for ports gets these."""
     while True:
         prefix = str(1100 + secrets.randbelow(2000))
-        try:
-            for last in "123":
+        with contextlib.ExitStack() as held, contextlib.suppress(OSError):
+            held.enter_context(socket.create_server(("127.0.0.1", int(prefix + "0"))))
+            for last in "1234":
                 with socket.create_server(("127.0.0.1", int(prefix + last))):
                     pass
-        except OSError:
-            continue
-        return prefix
+            yield prefix
+            return
 
 
 def await_port(port: int) -> None:
@@ -161,12 +164,11 @@ def check_audits(reader: Reader, block: markdown.Block) -> None:
     assert [row["round_id"] for row in reader.sql(stale.replace("collected_at > fresh_until", "collected_at <= fresh_until"))] == ["fresh"]
 
 
-def test_every_block_of_the_readme_does_what_it_says(public_folder, silent):
+def test_every_block_of_the_readme_does_what_it_says(public_folder, silent, ports):
     """From nothing to the last exit, with a database that the README itself makes."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        database_port = probe.getsockname()[1]  # pg_virtualenv takes it, so that two runs do not meet
+    database_port = int(ports + "4")  # pg_virtualenv takes it, so that two runs do not meet
     env = programs.environment(PGPORT=str(database_port), TMPDIR=str(public_folder))
-    reader = Reader(public_folder, env, free_ports())
+    reader = Reader(public_folder, env, ports)
     ran = []
     try:
         for block in markdown.blocks(README):
@@ -201,10 +203,10 @@ def test_every_block_of_the_readme_does_what_it_says(public_folder, silent):
         pass
 
 
-def test_the_custodian_of_the_readme_refuses_what_it_should(lab, tmp_path):
+def test_the_custodian_of_the_readme_refuses_what_it_should(lab, tmp_path, ports):
     """All its answers, not only the good one; and the coordinator's view of a round with it."""
     (block,) = [b for b in markdown.blocks(README) if b.language == "python"]
-    program, port = tmp_path / "custodian.py", free_ports() + "1"
+    program, port = tmp_path / "custodian.py", ports + "1"
     program.write_text(block.text)
     key = wire.KeyPair()
     key_file = lab.write_key("node.key", key)

@@ -36,16 +36,19 @@ def assert_all_complete(lab, nodes, rounds):
 @pytest.mark.parametrize("after_requests", [0, 1, 20, 75, 140, ROUNDS])
 def test_killed_in_a_flood_and_resumed_by_another(lab, after_requests):
     nodes = lab.some_nodes(3)
+    killed = threading.Event()
+    # What comes after those requests waits for the kill, so that its rounds cannot be settled before.
+    nodes[0].plan(*[b.ok()] * after_requests, then=b.after(killed))
     first = lab.coordinator()
-    killer = threading.Thread(target=lambda: (nodes[0].primary.wait_requests(after_requests), first.kill()))
+    killer = threading.Thread(target=lambda: (nodes[0].primary.wait_requests(after_requests), first.kill(), killed.set()))
     killer.start()
     rounds = flood(lab, nodes)
     killer.join()
+    assert killed.is_set()
     second = lab.coordinator()
     assert_all_complete(lab, nodes, rounds)
     assert second.running()
-    unsettled_by_first = {row["coordinator"] for row in lab.db.rounds()}
-    assert second.name in unsettled_by_first or after_requests == ROUNDS
+    assert second.name in {row["coordinator"] for row in lab.db.rounds()} or after_requests == ROUNDS
 
 
 def test_killed_again_and_again(lab):
@@ -74,11 +77,16 @@ def test_killed_again_and_again(lab):
 
 def test_two_coordinators_share_the_work_and_send_each_envelope_once(lab):
     nodes = lab.some_nodes(3)
-    lab.coordinator()
-    lab.coordinator()
-    rounds = flood(lab, nodes)
+    both_busy = threading.Event()
+    for node in nodes:
+        node.plan(then=b.after(both_busy))
+    for _ in range(2):
+        lab.coordinator(options=("--max-rounds", "20"))  # neither can take all while no node answers
+    rounds = flood(lab, nodes, per_share_timeout="30 s")
+    lab.db.wait("both have taken some", lambda: {row["coordinator"] for row in lab.db.rounds()} >= {"c1", "c2"})
+    both_busy.set()
     assert_all_complete(lab, nodes, rounds)
-    assert {row["coordinator"] for row in lab.db.rounds()} == {"c1", "c2"}, "one of them had nothing to do"
+    assert {row["coordinator"] for row in lab.db.rounds()} == {"c1", "c2"}
     for node in nodes:
         assert len(node.requests) == len(rounds), "an envelope was sent twice although all went well"
     assert {(a["attempt"], a["outcome"], a["resends"]) for a in lab.db.rows("SELECT * FROM quorate.attempts")} == {(1, "ack", 0)}

@@ -93,6 +93,20 @@ def test_a_round_keeps_the_nodes_it_was_opened_with(lab):
     assert lab.db.acks(row["round_id"])[1]["receipt_key"] == node.key.public_text
 
 
+def test_a_round_keeps_the_backup_it_was_opened_with(lab):
+    node = lab.node(backup=True, dark=True)
+    elsewhere = lab.node(2, backup=True)
+    opened = lab.db.open(1, node_ids=[1], round_deadline="4 s")
+    lab.db.rows("SELECT quorate.add_node(1, %s, %s, %s)", elsewhere.primary.url, elsewhere.key.public_text, elsewhere.backup.url)
+    lab.coordinator()
+    lab.db.distribute(opened["round_id"], opened["nonce"], {1: b"for the backup as it was"})
+    row = lab.db.wait_settled(opened["round_id"])
+    assert row["state"] == "complete" and len(node.backup.requests) == 1 and elsewhere.all_requests() == []
+    assert lab.db.acks(row["round_id"])[1]["receipt_key"] == node.key.public_text
+    (share,) = lab.db.rows("SELECT * FROM quorate.collected(%s)", row["round_id"])
+    assert (share["route"], share["url"]) == ("backup", node.backup.url)
+
+
 # Quorum.
 
 def test_quorum_is_decided_by_the_t_th_ack_and_surplus_is_kept(lab):
@@ -213,8 +227,8 @@ def test_the_primary_goes_on_after_the_escalation_and_whoever_acks_first_counts(
     node = lab.node(backup=True).plan(*[b.silent()] * 2)
     node.backup.default = b.silent()
     lab.coordinator()
-    # Primary: silent to 0.7 s, silent to 1.5 s or so, then a good answer; the backup is asked at 1 s and stays silent.
-    round_id = lab.db.submit(1, [node], round_deadline="2 s", base_backoff="1 ms", max_backoff="1 ms")
+    # Primary: silent to 1.2 s, silent to 2.4 s or so, then a good answer; the backup is asked at 2 s and stays silent.
+    round_id = lab.db.submit(1, [node], per_share_timeout="1200 ms", round_deadline="4 s", base_backoff="1 ms", max_backoff="1 ms")
     row = lab.db.wait_settled(round_id)
     assert row["state"] == "complete" and row["escalated_at"] is not None
     assert lab.db.acks(round_id)[1]["route"] == "primary"
@@ -224,11 +238,11 @@ def test_the_primary_goes_on_after_the_escalation_and_whoever_acks_first_counts(
 
 def test_one_node_that_acks_by_both_routes_counts_once(lab):
     """Both routes answer well at the same time: one ack, one count."""
-    node = lab.node(backup=True).plan(then=b.slow(1.3))
+    node = lab.node(backup=True).plan(then=b.slow(2.4))
     other = lab.node(dark=True)
-    node.backup.default = b.slow(0.3)
+    node.backup.default = b.slow(0.1)
     lab.coordinator()
-    round_id = lab.db.submit(2, [node, other], per_share_timeout="2 s", round_deadline="2 s")
+    round_id = lab.db.submit(2, [node, other], per_share_timeout="4 s", round_deadline="3 s")
     row = lab.db.wait_settled(round_id)
     assert row["state"] == "stalled" and row["acked"] == 1
     assert len(node.primary.requests) == 1 and len(node.backup.requests) == 1

@@ -1,6 +1,9 @@
 """The scripts that guard the build: they find what they are there to find, and are quiet otherwise."""
 
+import importlib.machinery
+import importlib.util
 import os
+import pathlib
 import shutil
 import subprocess
 import time
@@ -49,7 +52,7 @@ def test_install_deps_is_silent_and_quick_when_nothing_is_missing():
     began = time.monotonic()
     done = run("scripts/install-deps", "build", "test")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
 
 
 def test_install_deps_says_what_is_missing_and_what_for(tmp_path):
@@ -66,6 +69,64 @@ def test_install_deps_says_what_is_missing_and_what_for(tmp_path):
 def test_install_deps_refuses_an_unknown_group():
     done = run("scripts/install-deps", "everything")
     assert done.returncode == 1 and "'everything'" in done.stderr and "build, test, lint, demo, docker" in done.stderr
+
+
+WITHOUT_GIT = shutil.which("git") is None
+
+
+@pytest.mark.parametrize("git", [
+    "absent", *(pytest.param(how, marks=pytest.mark.skipif(WITHOUT_GIT, reason="git is not installed")) for how in ("ours", "foreign"))])
+def test_lint_looks_at_our_files_and_no_others(tmp_path, git):
+    """With stand-ins for the tools: what matters is which files they get, in a clone, in somebody else's clone, without git."""
+    tree, tools = tmp_path / "tree", tmp_path / "tools"
+    for path in ("scripts", "coordinator/base", "build/obj"):
+        (tree / path).mkdir(parents=True)
+    tools.mkdir()
+    shutil.copy(ROOT / "scripts" / "lint", tree / "scripts")
+    for path in ("coordinator/base/a.c", "coordinator/base/b c.h", "d.py", "build/obj/generated.c"):
+        (tree / path).write_text("")
+    fakes = {tree / "scripts" / "check-includes": "", tools / "make": "",
+             tools / "clang-format": "shift 2; for f; do echo \"saw $f\"; done"}
+    env = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "HOME": str(tmp_path), "GIT_CONFIG_GLOBAL": os.devnull}
+    if git == "absent":
+        fakes[tools / "git"] = "exit 127"
+    else:
+        (tree / ".gitignore").write_text("/build/\n")
+        assert run("git", "init", "-q", cwd=tree, env=env).returncode == 0
+        assert run("git", "add", "coordinator", cwd=tree, env=env).returncode == 0
+    if git == "foreign":
+        env["GIT_TEST_ASSUME_DIFFERENT_OWNER"] = "1"
+        assert "dubious ownership" in run("git", "ls-files", cwd=tree, env=env).stderr
+    for path, text in fakes.items():
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    done = run(tree / "scripts" / "lint", env=env)
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert [line for line in done.stdout.splitlines() if line.startswith("saw ")] == \
+        ["saw coordinator/base/a.c", "saw coordinator/base/b c.h"]
+    (tree / "d.py").write_text("# TO" + "DO\n")
+    (tree / "coordinator" / "base" / "a.c").write_text("\n" * 600)
+    done = run(tree / "scripts" / "lint", env=env)
+    assert done.returncode == 1 and "failed: sizes words" in done.stderr, done
+    assert "coordinator/base/a.c: 600 lines" in done.stdout and "d.py:1:" in done.stdout
+    shutil.rmtree(tree / "coordinator")
+    done = run(tree / "scripts" / "lint", env=env)
+    assert done.returncode == 1 and "failed: files" in done.stderr, done
+
+
+def test_a_program_that_hangs_is_ended_with_all_that_it_started(tmp_path):
+    """As pg_prove does with its psql: killed alone, it leaves one behind that holds its output open."""
+    loader = importlib.machinery.SourceFileLoader("tests_run", str(ROOT / "tests" / "run"))
+    runner = importlib.util.module_from_spec(importlib.util.spec_from_loader("tests_run", loader))
+    loader.exec_module(runner)
+    suite, began = runner.Suite("a test"), time.monotonic()
+    command = ["sh", "-c", f"echo ok 1; sleep 100 & echo $! > {tmp_path}/pid; wait"]
+    runner.run_tap(suite, "one that hangs", command, dict(os.environ), 1, True)
+    assert time.monotonic() - began < 30
+    assert (suite.passed, suite.failed) == (1, 1)
+    left = pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    assert not left.exists() or left.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def test_make_help_lists_the_targets():

@@ -62,6 +62,7 @@ static inline struct work_row fake_row(int64_t round_no, int node_id) {
 static inline struct delivery *fake_merge(struct coordinator *c, const struct work_row *given) {
     struct work_row row = *given;
     row.now_us = coordinator_now_us(c);
+    c->lanes[0].work_asked_at = coordinator_time(c);
     if (!round_merge(c, &c->lanes[0], &row)) {
         return NULL;
     }

@@ -308,7 +308,7 @@ static void what_is_looked_up(void **state) {
     (void)state;
     struct metrics metrics;
     const struct metrics_gauges gauges = {.rounds_held = {1, 2, 3, 4, 5},
-                                          .deliveries_waiting = 6,
+                                          .routes_waiting = 6,
                                           .requests_under_way = 7,
                                           .database_losses = 8,
                                           .ready = true};
@@ -324,7 +324,7 @@ static void what_is_looked_up(void **state) {
         snprintf(labels, sizeof labels, "state=\"%s\"", round_state_name((enum round_state)s));
         assert_true(value(got, "quorate_rounds", labels) == s + 1);
     }
-    assert_true(value(got, "quorate_deliveries_waiting", "") == 6);
+    assert_true(value(got, "quorate_routes_waiting", "") == 6);
     assert_true(value(got, "quorate_requests_under_way", "") == 7);
     assert_true(value(got, "quorate_database_reconnects_total", "") == 8);
     assert_true(value(got, "quorate_ready", "") == 1);

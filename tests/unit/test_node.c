@@ -151,6 +151,20 @@ static void endpoints_are_shared_by_url_and_by_nothing_else(void **state) {
     fake_stop(&c);
 }
 
+static void a_claim_under_way_keeps_its_slots(void **state) {
+    (void)state;
+    struct coordinator c;
+    struct track *tracks[10];
+    fake_start(&c, SLOTS);
+    struct endpoint *endpoint = fake_node(&c, 1, "http://n1/", NULL)->route[ROUTE_PRIMARY];
+    node_book_pledge(&c.nodes, SLOTS - 1);
+    join(&c, 1, 4, 1, tracks);
+    assert_int_equal(endpoint->in_flight, 1); /* the others are the claim's */
+    node_book_pledge(&c.nodes, 0);            /* it has been answered */
+    assert_int_equal(endpoint->in_flight, 4);
+    fake_stop(&c);
+}
+
 static void a_key_that_does_not_parse_is_refused(void **state) {
     (void)state;
     struct coordinator c;
@@ -232,7 +246,8 @@ static void room_beside_a_queue(void **state) {
     assert_non_null(fake_node(&c, 4, "http://n4/", NULL));
     join(&c, 1, 5, 1, tracks);
     one->in_flight = 0; /* as if the book had been closed for a while: free slots and a queue */
-    assert_int_equal(room(&c, 1000, 128, busy, 2, &count), SLOTS);
+    /* A round may bring one first attempt for each of the three nodes that share the URL. */
+    assert_int_equal(room(&c, 1000, 128, busy, 2, &count), SLOTS / 3);
     assert_int_equal(count, 2); /* three versions have that URL, but there is room to name two */
     assert_in_range(busy[0], 1, 3);
     assert_in_range(busy[1], 1, 3);
@@ -262,6 +277,7 @@ int main(void) {
         cmocka_unit_test(a_closed_book_gives_nothing),
         cmocka_unit_test(a_committed_attempt_takes_its_slot_beyond_the_limit),
         cmocka_unit_test(endpoints_are_shared_by_url_and_by_nothing_else),
+        cmocka_unit_test(a_claim_under_way_keeps_its_slots),
         cmocka_unit_test(a_key_that_does_not_parse_is_refused),
         cmocka_unit_test(room_for_claims),
         cmocka_unit_test(room_beside_a_queue),

@@ -34,6 +34,7 @@ static const struct {
     {TRACK_RESERVING, TRACK_GRANTED, TRACK_LOADING, TRACK_LOAD},
     {TRACK_RESERVING, TRACK_DENIED, TRACK_ENDED, TRACK_GIVE_BACK},
     {TRACK_RESERVING, TRACK_AGAIN, TRACK_RESERVING, TRACK_RESERVE},
+    {TRACK_RESERVING, TRACK_LOCKED, TRACK_WAITING, TRACK_STEP_BACK},
     {TRACK_RESERVING, TRACK_STOPPED, TRACK_RESERVING, TRACK_NOTHING},
     {TRACK_RESERVING, TRACK_NODE_ACKED, TRACK_RESERVING, TRACK_NOTHING},
 
@@ -180,6 +181,10 @@ static struct world step(struct world w, enum track_event event) {
         break;
     case TRACK_GIVE_BACK:
         w.slots--;
+        break;
+    case TRACK_STEP_BACK: /* a locked round keeps no slot */
+        w.slots--;
+        w.timer = true;
         break;
     case TRACK_RESERVE:
     case TRACK_LOAD:

@@ -137,8 +137,11 @@ def _check_erased(db: Database, rounds: dict) -> None:
         assert not found, f"I8: a payload of a settled round stands in {where}.{column['c']}"
 
 
-def check_logs(db: Database, text: str) -> None:
-    """I8: no payload in a log, whichever way it may be written."""
+def check_logs(db: Database, text: str, keys=()) -> None:
+    """I8: no payload and no secret key in a log, whichever way it may be written."""
+    for key in keys:
+        for form in (key.secret_text.removeprefix("whsk_")[:40], key.seed.hex()):
+            assert form not in text, f"I8: a secret key stands in a log, that of {key.public_text}"
     for payload in db.payloads.values():
         for part in {payload[:15], payload[-15:]} if len(payload) >= 15 else ():
             for form in (part.hex(), base64.b64encode(part).decode(), part.decode("latin-1")):

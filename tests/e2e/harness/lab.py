@@ -18,6 +18,7 @@ class Lab:
         self.processes = Processes(folder)
         self.nodes: list[Node] = []
         self.key = wire.KeyPair()
+        self.written_keys: list[wire.KeyPair] = []
         self.key_file = self.write_key("coordinator.key", self.key)
         self.punctual = True  # a test that leaves the rounds alone for a while says False
         self._names = (f"c{number}" for number in itertools.count(1))
@@ -26,6 +27,7 @@ class Lab:
         path = self.folder / name
         path.touch(mode=0o600)
         path.write_text(key.secret_text + "\n")
+        self.written_keys.append(key)
         return path
 
     def node(self, node_id: int | None = None, **options) -> Node:
@@ -51,6 +53,6 @@ class Lab:
         try:
             self.processes.close()
             self.check()
-            check_logs(self.db, self.processes.logs())
+            check_logs(self.db, self.processes.logs(), [*self.written_keys, *(node.key for node in self.nodes)])
         finally:
             self.cluster.drop_database(self.db.name)
