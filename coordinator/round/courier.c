@@ -13,6 +13,8 @@
 #include "round/coordinator.h"
 #include "round/judge.h"
 
+static const int64_t PAST_DEADLINE_US = 1000000;
+
 /* One request under way. It refers to its track by key only, so that the round may be dropped meanwhile. */
 struct parcel {
     struct parcel *prev, *next; /* among the coordinator's */
@@ -40,8 +42,8 @@ static bool receipt_verified(const struct parcel *parcel, const struct http_answ
            receipt_verify(&parcel->node->receipt_key, &parcel->envelope, parcel->sha256, receipt);
 }
 
-/* How long the route waits before its next attempt. */
-static int64_t next_wait_us(const struct round *round, int attempt, int64_t retry_after_ms) {
+/* How long the route waits before its next attempt; `shown_us` is what the audit is told, never past the deadline. */
+static int64_t next_wait_us(const struct round *round, int attempt, int64_t retry_after_ms, int64_t *shown_us) {
     uint64_t bits;
     randombytes_buf(&bits, sizeof bits);
     int64_t wait_us = backoff_draw(backoff_ceiling(round->base_us, round->max_us, attempt), bits);
@@ -50,7 +52,9 @@ static int64_t next_wait_us(const struct round *round, int attempt, int64_t retr
     }
     double left_s = round->deadline_at - coordinator_time(round->coordinator);
     int64_t left_us = left_s > 0 ? (int64_t)(left_s * 1e6) : 0;
-    return wait_us < left_us ? wait_us : left_us;
+    *shown_us = wait_us < left_us ? wait_us : left_us;
+    /* A wait up to the deadline leaves no attempt: the deadline is to find the route waiting. */
+    return wait_us < left_us ? wait_us : left_us + PAST_DEADLINE_US;
 }
 
 /* Every attempt at debug level; what is wrong with a node once, and again only when it changes. */
@@ -99,7 +103,7 @@ static void finish(struct parcel *parcel, const struct http_answer *answer) {
     bool again = outcome_is_retried(record.outcome) && track->attempt < round->retry_budget && !round->over &&
                  !track->delivery->acked;
     if (again) {
-        track->wait_us = record.retry_us = next_wait_us(round, track->attempt, answer->retry_after_ms);
+        track->wait_us = next_wait_us(round, track->attempt, answer->retry_after_ms, &record.retry_us);
         track->attempt++;
     }
     if (record.outcome == OUTCOME_REFUSED) {

@@ -145,15 +145,10 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *watcher, int events) {
     lane->parked.count = 0;
 }
 
-/* True when the same batch may succeed later: the fault lies with the server's state, not with a row. */
-static bool is_transient(const char *sqlstate) {
-    static const char *const CLASSES[] = {"", "08", "25", "40", "53", "54", "55", "57", "58", "XX"};
-    for (size_t i = 0; i < sizeof CLASSES / sizeof CLASSES[0]; i++) {
-        if (strncmp(sqlstate, CLASSES[i], 2) == 0) {
-            return true;
-        }
-    }
-    return false;
+/* True when the fault lies with a row (data, integrity): it would fail for ever. Anything else, rights and missing
+ * functions included, may be mended while we try. */
+static bool is_a_rows_fault(const char *sqlstate) {
+    return strncmp(sqlstate, "22", 2) == 0 || strncmp(sqlstate, "23", 2) == 0;
 }
 
 /* Full jitter, so that two coordinators that collide do not collide again. */
@@ -176,11 +171,11 @@ static void batch_failed(struct lane *lane) {
         /* Too many notifications in the queue: they are hints, the commits are not. */
         lane->quiet_until = coordinator_time(lane->coordinator) + QUIET_S;
     }
-    if (!is_transient(sqlstate) && lane->limit == 1) {
+    if (is_a_rows_fault(sqlstate) && lane->limit == 1) {
         lane_give_up(lane);
     }
     lane_requeue(lane);
-    if (!is_transient(sqlstate)) {
+    if (is_a_rows_fault(sqlstate)) {
         lane->limit = lane->limit > 1 ? lane->limit / 2 : 1;
     }
     pause_failed(lane);

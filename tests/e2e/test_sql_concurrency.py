@@ -267,10 +267,10 @@ def test_what_was_reserved_before_may_have_been_sent(a, b):
     one, two = a.join(), b.join()
     a.submit("r", 2, [1, 2])
     look = "SELECT node_id, primary_open, primary_mine, payload IS NOT NULL FROM quorate_worker."
-    assert sorted(a.rows(look + "claim(%s, 10, '{}')", one)) == [(1, 1, True, True), (2, 1, True, True)]
+    assert sorted(a.rows(look + "claim(%s, 10, 10, '{}')", one)) == [(1, 1, True, True), (2, 1, True, True)]
     assert sorted(a.rows(look + "owned(%s, 0, 10)", one)) == [(1, 1, False, False), (2, 1, False, False)]
     assert a.one("SELECT quorate_worker.leave(%s)", one) is True
-    assert sorted(b.rows(look + "claim(%s, 10, '{}')", two)) == [(1, 1, False, False), (2, 1, False, False)]
+    assert sorted(b.rows(look + "claim(%s, 10, 10, '{}')", two)) == [(1, 1, False, False), (2, 1, False, False)]
     assert b.reserve(two, "r", 1, 1) == (True, "open")
     assert b.one("SELECT resends FROM quorate.attempts WHERE node_id = 1") == 1
 

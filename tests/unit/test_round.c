@@ -426,6 +426,7 @@ static int print_rounds(const char *conninfo, const char *instance, bool claim) 
         good = worker_work(rows, i, &row);
         coordinator_heard_clock(&c, row.now_us);
         row.payload = NULL; /* nothing is sent from here */
+        c.lanes[0].work_asked_at = coordinator_time(&c);
         good = good && round_merge(&c, &c.lanes[0], &row);
     }
     puts("what,round_no,node_id,route,state,attempt,outcome");
