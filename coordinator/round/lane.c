@@ -100,15 +100,22 @@ bool lane_idle(const struct lane *lane) {
     return !lane->batch.under_way && lane->records.count == 0 && lane->parked.count == 0 && lane->loads == NULL;
 }
 
+/* The claim is over once its rows are merged, which may have to wait for node versions: until then its slots are its
+ * own. */
+static void release_claim(struct lane *lane) {
+    if (lane->claiming && lane->held_work == NULL) {
+        lane->claiming = lane->coordinator->claiming = false;
+        node_book_pledge(&lane->coordinator->nodes, 0);
+    }
+}
+
 void lane_clear_batch(struct lane *lane) {
     for (int i = 0; i < LANE_STEP_COUNT; i++) {
         PQclear(lane->batch.results[i]);
         lane->batch.results[i] = NULL;
     }
-    if (lane->batch.claims) {
-        lane->batch.claims = lane->coordinator->claiming = false;
-        node_book_pledge(&lane->coordinator->nodes, 0);
-    }
+    lane->batch.claims = false;
+    release_claim(lane);
     lane->batch.records.count = 0;
     lane->batch.reserve_count = lane->batch.load_count = 0;
     lane->batch.escalate_count = lane->batch.settle_count = 0;
@@ -286,6 +293,7 @@ static void on_lost(void *context) {
     lane_requeue(lane);
     PQclear(lane->held_work);
     lane->held_work = NULL;
+    release_claim(lane);
     lane_read_owned(lane, 0); /* a claim may have been committed that we did not hear of */
 }
 

@@ -65,6 +65,7 @@ struct lane {
         int32_t claim_max, claim_slots;
         double began;
     } batch;
+    bool claiming;        /* its claim is not over yet */
     PGresult *held_work;  /* rows of claim or owned that wait for node versions */
     double work_asked_at; /* when the batch was sent that brought the rows being merged */
 

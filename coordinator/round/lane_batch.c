@@ -103,7 +103,7 @@ static bool add_claim(struct lane *lane, size_t room) {
         free(busy);
         return true; /* not worth a claim: more slots are about to become free */
     }
-    c->claiming = lane->batch.claims = true;
+    c->claiming = lane->claiming = lane->batch.claims = true;
     c->work = false; /* whatever comes from now on is told anew */
     /* With no room left for other rounds, own ones still get their new envelopes. */
     lane->batch.claim_max = left < (size_t)most ? (int32_t)left : most;

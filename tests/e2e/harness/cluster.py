@@ -92,7 +92,12 @@ class Cluster:
 
     def close(self) -> None:
         self.stop("immediate")
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for _ in range(100):  # a child of the server may still be writing its last file
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if not self.folder.exists():
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.folder} cannot be removed")
 
     def __enter__(self) -> "Cluster":
         return self
