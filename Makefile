@@ -24,6 +24,8 @@ ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
 
+# One line a file; `make V=1` shows the commands.
+Q        := $(if $(V),,@)
 COMPILE  = $(CC) -std=c17 $(CPPFLAGS) $(CFLAGS) $(SANFLAGS) $(WARNINGS) -MMD -MP
 
 SHARED_SRC    := $(wildcard coordinator/base/*.c coordinator/wire/*.c)
@@ -37,14 +39,17 @@ obj = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 all: $(BUILD)/quorate $(BUILD)/quorate-custodian ## build the coordinator and the reference custodian (the default)
 
 $(BUILD)/quorate: $(call obj,$(QUORATE_SRC)) $(BUILD)/obj/sql_files.o
-	$(CC) $(CFLAGS) $(SANFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
+	$(if $(V),,@printf '  LINK   %s\n' $@)
+	$(Q)$(CC) $(CFLAGS) $(SANFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
 
 $(BUILD)/quorate-custodian: $(call obj,$(CUSTODIAN_SRC))
-	$(CC) $(CFLAGS) $(SANFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
+	$(if $(V),,@printf '  LINK   %s\n' $@)
+	$(Q)$(CC) $(CFLAGS) $(SANFLAGS) -o $@ $^ $(LDFLAGS) $(LIBS)
 
 $(BUILD)/obj/%.o: %.c | $(BUILD)/.libraries
 	@mkdir -p $(@D)
-	$(COMPILE) -c -o $@ $<
+	$(if $(V),,@printf '  CC     %s\n' $<)
+	$(Q)$(COMPILE) -c -o $@ $<
 
 # Asked once per build folder, so that what is missing is said in one line instead of a hundred.
 $(BUILD)/.libraries:
@@ -56,16 +61,19 @@ $(BUILD)/.libraries:
 # The SQL files stand in the binary as bytes: sql_files[] of coordinator/db/sql_files.h.
 $(BUILD)/obj/sql_files.c: scripts/embed-sql $(SQL_FILES)
 	@mkdir -p $(@D)
-	scripts/embed-sql $(SQL_FILES) > $@.new && mv $@.new $@
+	$(if $(V),,@printf '  EMBED  %s\n' $@)
+	$(Q)scripts/embed-sql $(SQL_FILES) > $@.new && mv $@.new $@
 $(BUILD)/obj/sql_files.o: $(BUILD)/obj/sql_files.c coordinator/db/sql_files.h
-	$(COMPILE) -c -o $@ $<
+	$(if $(V),,@printf '  CC     %s\n' $<)
+	$(Q)$(COMPILE) -c -o $@ $<
 
 # A unit test links every object but the program's main().
 UNIT_BIN := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(UNIT_SRC))
 units: $(UNIT_BIN) ## build the unit tests
 $(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/obj/coordinator/main.o,$(call obj,$(QUORATE_SRC))) $(BUILD)/obj/sql_files.o
 	@mkdir -p $(@D)
-	$(COMPILE) -o $@ $< $(filter %.o,$^) $(LDFLAGS) -lcmocka $(LIBS)
+	$(if $(V),,@printf '  TEST   %s\n' $@)
+	$(Q)$(COMPILE) -o $@ $< $(filter %.o,$^) $(LDFLAGS) -lcmocka $(LIBS)
 
 check: ## build and run all tests [SAN=1: under sanitizers] [TESTS=pattern: only those]
 	@scripts/install-deps build test

@@ -160,13 +160,13 @@ CREATE TRIGGER round_deleted AFTER DELETE ON quorate_store.round
 
 -- Rows of a round: inserted only where they belong, never changed, deleted only together with their round. The checks look the
 -- round up row by row through correlated scalar subqueries, which the planner can neither hash nor join: whatever it believes, that is
--- one index probe for each.
+-- one index probe for each. FOR SHARE: a round that is ending meanwhile is waited for, so that no envelope outlives its settling.
 
 CREATE FUNCTION quorate_store.delivery_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM added n
                 WHERE (SELECT r.state = 'open' AND n.node_id = ANY (r.node_ids)
-                         FROM quorate_store.round r WHERE r.round_no = n.round_no) IS NOT TRUE) THEN
+                         FROM quorate_store.round r WHERE r.round_no = n.round_no FOR SHARE) IS NOT TRUE) THEN
         RAISE EXCEPTION 'a delivery belongs to a node of an open round' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NULL;
@@ -177,7 +177,7 @@ CREATE TRIGGER delivery_belongs AFTER INSERT ON quorate_store.delivery
 CREATE FUNCTION quorate_store.envelope_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM added n
-                WHERE (SELECT r.state FROM quorate_store.round r WHERE r.round_no = n.round_no) IS DISTINCT FROM 'open'
+                WHERE (SELECT r.state FROM quorate_store.round r WHERE r.round_no = n.round_no FOR SHARE) IS DISTINCT FROM 'open'
                    OR (SELECT d.payload_bytes FROM quorate_store.delivery d
                         WHERE d.round_no = n.round_no AND d.node_id = n.node_id)
                       IS DISTINCT FROM octet_length(n.payload)) THEN

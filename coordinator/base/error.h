@@ -1,4 +1,4 @@
-/* One error: an exit code of the command line contract and one line of text saying what was wrong and what would be
+/* One error: an exit code of the command line and one line of text saying what was wrong and what would be
  * right. */
 #ifndef QUORATE_BASE_ERROR_H
 #define QUORATE_BASE_ERROR_H
@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-/* Exit codes of `quorate` (the outside contract, section 5). */
+/* Exit codes of `quorate`, as quorate(1) explains them. */
 enum exit_code {
     EXIT_DONE = 0,
     EXIT_UNEXPECTED = 1,

@@ -7,20 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/duration.h"
 #include "cli/output.h"
 
-/* A line whose text is made of the round's values, each named by its key after the format: "%s of %s". */
+/* An interval as PostgreSQL writes it, 00:00:02 or 00:00:00.05, becomes a duration as it was typed: 2s, 50ms. One with
+ * days stays as it is. The caller frees it. */
+static char *interval_text(const json_t *value) {
+    char *text = output_text(value), *point = strchr(text, '.');
+    long hours, minutes, seconds, fraction = 0;
+    int used = 0;
+    if (sscanf(text, "%ld:%2ld:%2ld%n", &hours, &minutes, &seconds, &used) != 3 || (text[used] && text + used != point))
+        return text;
+    if (point) {
+        char digits[] = "000000";
+        memcpy(digits, point + 1, strnlen(point + 1, sizeof digits - 1));
+        fraction = strtol(digits, NULL, 10);
+    }
+    char duration[32];
+    (void)duration_format(((hours * 60 + minutes) * 60 + seconds) * 1000000 + fraction, duration, sizeof duration);
+    free(text);
+    return strdup(duration);
+}
+
+/* A line whose text is made of the round's values, each named by its key after the format: "% of %", and # for an
+ * interval. */
 static void line(const json_t *round, const char *title, const char *format, ...) {
     va_list keys;
     va_start(keys, format);
     char text[1024];
     size_t used = 0;
     for (const char *at = format; *at && used + 1 < sizeof text; at++) {
-        if (at[0] != '%') {
+        if (at[0] != '%' && at[0] != '#') {
             text[used++] = *at;
             continue;
         }
-        char *value = output_text(json_object_get(round, va_arg(keys, const char *)));
+        const json_t *json = json_object_get(round, va_arg(keys, const char *));
+        char *value = at[0] == '#' ? interval_text(json) : output_text(json);
         int size = snprintf(text + used, sizeof text - used, "%s", value);
         used = used + (size_t)size < sizeof text ? used + (size_t)size : sizeof text - 1;
         free(value);
@@ -35,6 +57,13 @@ static bool has(const json_t *round, const char *key) {
     return value && !json_is_null(value);
 }
 
+/* Why there was no escalation, and when it is or was due. */
+static const char *escalation_missing(const json_t *round) {
+    if (!has(round, "closed_at"))
+        return "not yet, due %";
+    return has(round, "quorum_nodes") ? "not needed, was due %" : "none, was due %";
+}
+
 static void print_round(const json_t *round) {
     line(round, "round", "%", "round_id");
     if (has(round, "close_reason"))
@@ -44,11 +73,14 @@ static void print_round(const json_t *round) {
     line(round, "nonce", "%", "nonce");
     line(round, "quorum", "% of % nodes: %", "quorum", "total_nodes", "node_ids");
     line(round, "acked", "% on time; quorum nodes: %", "acked", "quorum_nodes");
-    line(round, "policy", "timeout %, % attempts per route, backoff % to %, after quorum: %", "per_share_timeout",
+    line(round, "policy", "timeout #, % attempts per route, backoff #..#, after quorum: %", "per_share_timeout",
          "retry_budget", "base_backoff", "max_backoff", "after_quorum");
     line(round, "coordinator", "%", "coordinator");
     line(round, "opened", "%", "opened_at");
-    line(round, "escalation", "% due, % done", "escalate_at", "escalated_at");
+    if (has(round, "escalated_at"))
+        line(round, "escalation", "%", "escalated_at");
+    else
+        line(round, "escalation", escalation_missing(round), "escalate_at");
     line(round, "deadline", "%", "deadline_at");
     line(round, "fresh until", "%", "fresh_until");
     line(round, "closed", "%", "closed_at");

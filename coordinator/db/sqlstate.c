@@ -1,4 +1,4 @@
-/* The table of SQLSTATEs and exit codes (the outside contract, sections 3 and 5). */
+/* The table of SQLSTATEs and the exit codes of quorate(1). */
 #include "db/sqlstate.h"
 
 #include <stddef.h>

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 
-/* The exit code for five characters; EXIT_UNREACHABLE for "" (the connection broke), EXIT_UNEXPECTED for all that the
- * contract does not name. */
+/* The exit code for five characters; EXIT_UNREACHABLE for "" (the connection broke), EXIT_UNEXPECTED for all that
+ * quorate(1) does not name. */
 enum exit_code sqlstate_exit_code(const char *sqlstate);
 
 /* True when something of the schema is missing that `quorate migrate` makes. */

@@ -41,6 +41,7 @@ struct coordinator {
     struct node_book nodes;
     struct round *rounds;
     struct http_client *http;
+    size_t parcel_bytes; /* of their envelopes */
     size_t parcel_count; /* requests under way, bodies being drained included */
     struct parcel *parcels;
     uint64_t serials; /* given to rounds so far */

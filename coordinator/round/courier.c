@@ -32,6 +32,7 @@ struct parcel {
 static void parcel_free(struct parcel *parcel) {
     DL_DELETE(parcel->coordinator->parcels, parcel);
     parcel->coordinator->parcel_count--;
+    parcel->coordinator->parcel_bytes -= parcel->size;
     sodium_memzero(parcel->payload, parcel->size);
     free(parcel);
 }
@@ -148,6 +149,7 @@ static struct parcel *parcel_new(struct track *track, const unsigned char *paylo
     memcpy(parcel->payload, payload, size);
     DL_APPEND(round->coordinator->parcels, parcel);
     round->coordinator->parcel_count++;
+    round->coordinator->parcel_bytes += size;
     return parcel;
 }
 

@@ -7,6 +7,8 @@
 #include "round/coordinator.h"
 #include "round/lane.h"
 
+/* Envelopes in memory at once, unless a single one is larger: further ones are read when requests have ended. */
+static const size_t PARCEL_BYTES_MAX = 256 * 1024 * 1024;
 static const size_t LOAD_BYTES_MAX =
     8 * 1024 * 1024; /* of envelopes read in one batch, unless a single one is larger */
 /* A round whose escalation or settling the database refuses for a lasting reason is looked at again after this long. */
@@ -118,31 +120,32 @@ static bool add_claim(struct lane *lane, size_t room) {
 
 /* The envelopes of attempts that are committed, and of those that this batch commits. */
 static bool add_loads(struct lane *lane) {
+    const struct coordinator *c = lane->coordinator;
     size_t bytes = 0, most = lane->batch.reserve_count;
+    size_t room = c->parcel_bytes < PARCEL_BYTES_MAX ? PARCEL_BYTES_MAX - c->parcel_bytes : 0;
     struct track *track, *next;
+    room = room < LOAD_BYTES_MAX ? room : LOAD_BYTES_MAX;
     DL_FOREACH(lane->loads, track) {
         most++;
     }
-    if (most == 0) {
-        return true;
-    }
-    lane->batch.loads = lane_memory(lane->batch.loads, most * sizeof *lane->batch.loads);
+    lane->batch.loads = lane_memory(lane->batch.loads, (most + 1) * sizeof *lane->batch.loads);
     DL_FOREACH_SAFE(lane->loads, track, next) {
         bytes += (size_t)track->delivery->payload_bytes;
-        if (lane->batch.load_count > 0 && bytes > LOAD_BYTES_MAX) {
+        if (bytes > room && lane->batch.load_count + c->parcel_count > 0) {
             break;
         }
         lane_forget_track(track);
         lane->batch.loads[lane->batch.load_count++] = track_key(track);
     }
-    for (size_t i = 0; i < lane->batch.reserve_count && bytes <= LOAD_BYTES_MAX; i++) {
-        struct track *reserved = round_track(lane->coordinator, &lane->batch.reserves[i]);
-        if (reserved != NULL) {
-            bytes += (size_t)reserved->delivery->payload_bytes;
-            if (lane->batch.load_count == 0 || bytes <= LOAD_BYTES_MAX) {
-                lane->batch.loads[lane->batch.load_count++] = lane->batch.reserves[i];
-            }
+    for (size_t i = 0; i < lane->batch.reserve_count && bytes <= room; i++) {
+        const struct track *reserved = round_track(lane->coordinator, &lane->batch.reserves[i]);
+        bytes += reserved != NULL ? (size_t)reserved->delivery->payload_bytes : 0;
+        if (reserved != NULL && bytes <= room) {
+            lane->batch.loads[lane->batch.load_count++] = lane->batch.reserves[i];
         }
+    }
+    if (lane->batch.load_count == 0) {
+        return true;
     }
     add_step(lane, LANE_LOAD);
     return worker_send_envelopes(lane->session, &lane->scratch, lane->batch.loads, lane->batch.load_count) &&

@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 # Receipts
 
 
-def test_receipt_is_the_contracts_vector(custodian):
+def test_receipt_is_the_protocols_vector(custodian):
     answer = post(custodian.url, KEY, BODY)
     assert (answer.status, answer.receipt) == (200, VECTOR_RECEIPT)
     assert rows(custodian.store) == [("demo", "rnd-1", 1, 1001, BODY)]

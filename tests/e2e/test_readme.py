@@ -50,6 +50,21 @@ quorate cancel resumed --reason 'seen enough'
 """
 
 
+# A running custodian whose store, node-1.db, holds one share.
+STORE = r"""
+quorate keygen node-1.key > node-1.pub
+quorate-custodian --node-id 1 --listen 127.0.0.1:0 --store node-1.db --key node-1.key \
+    --coordinator-key "$(cat node-1.pub)" --port-file port 2> node-1.log &
+until [ -s port ]; do sleep 0.02; done
+python3 - <<'PYTHON'
+import hashlib, sqlite3
+share = b"the share"
+with sqlite3.connect("node-1.db") as store:
+    store.execute("INSERT INTO share VALUES ('demo', 'first', 1, 1, ?, ?, 1)", (share, hashlib.sha256(share).digest()))
+PYTHON
+"""
+
+
 @pytest.fixture
 def ports():
     """All but the last digit of ports that are free at 1, 2, 3 and 4; below those that the kernel gives to clients. The port at 0
@@ -311,6 +326,7 @@ def test_every_block_of_the_operations_manual_works(own_cluster, tmp_path):
         reader = Reader(tmp_path, env)
         try:
             reader.shell.run("PATH=$PWD/build:$PATH; mkdir work; cd work")
+            reader.shell.run(STORE)
             for block in markdown.blocks(path):
                 if block.language == "sh":
                     reader.sh(block)
@@ -321,10 +337,11 @@ def test_every_block_of_the_operations_manual_works(own_cluster, tmp_path):
                 else:
                     assert block.language == "yaml", f"line {block.line}: nobody runs a block of {block.language!r}"
                     check_alerts(block.text, metrics)
+            assert (reader.here / "work" / "share").read_bytes() == b"the share"
             check_restored(lab)
             coordinator.stop()
             check_roles(lab, reader)
-            reader.shell.end("")
+            reader.shell.end("kill %1; wait")
         finally:
             reader.shell.close()
     finally:

@@ -14,7 +14,7 @@ SELECT enum_has_labels('quorate_store', 'outcome',
 SELECT enum_has_labels('quorate_store', 'verdict',
     ARRAY['unknown_round', 'stale_nonce', 'unknown_node', 'invalid_payload', 'duplicate', 'conflict', 'round_closed', 'accepted']);
 
--- Functions of the outside contract: names, order and types of arguments, how many have defaults, and the columns returned.
+-- Functions for dealers, collectors and operators: names, order and types of arguments, how many have defaults, and the columns returned.
 
 CREATE VIEW pg_temp.functions AS
 SELECT n.nspname AS schema, p.proname::text COLLATE "default" AS name, p.pronargdefaults::int AS defaults, a.arguments,
@@ -48,7 +48,7 @@ SELECT results_eq(
     ('add_node', 'node_id integer, url text, receipt_key text, backup_url text', 1, 'void'),
     ('set_node_enabled', 'node_id integer, enabled boolean', 0, 'void')) f (name, arguments, defaults, result);
 
--- Views of the outside contract: at least these columns.
+-- Views for auditors: at least these columns.
 
 SELECT is_empty(format(
     $q$ SELECT unnest(%L::text[]) EXCEPT

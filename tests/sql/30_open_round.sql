@@ -17,7 +17,7 @@ SELECT results_eq(
     $$ SELECT state, quorum, total_nodes, node_ids, per_share_timeout, retry_budget, base_backoff, max_backoff, after_quorum, acked
          FROM quorate.rounds WHERE round_id = 'defaults' $$,
     $$ VALUES ('open', 3, 6, '{1,2,3,4,6,7}'::int[], interval '2 s', 4, interval '50 ms', interval '1.5 s', 'continue', 0) $$,
-    'defaults: every enabled node, and the policy of the contract');
+    'defaults: every enabled node, and the policy that quorate(1) names');
 SELECT results_eq(
     $$ SELECT nonce, opened_at, escalate_at, deadline_at, fresh_until FROM opened $$,
     $$ SELECT nonce, opened_at, escalate_at, deadline_at, fresh_until FROM quorate.rounds WHERE round_id = 'defaults' $$,
@@ -50,7 +50,7 @@ SELECT quorate.open_round('own', 1, '{1}', NULL, '7 s', 100, '1 ms', '79 ms', '8
 SELECT results_eq(
     $$ SELECT per_share_timeout, retry_budget, base_backoff, max_backoff, after_quorum FROM quorate.rounds WHERE round_id = 'own' $$,
     $$ VALUES (interval '7 s', 100, interval '1 ms', interval '79 ms', 'stop') $$,
-    'a policy of one''s own, in the order of the contract');
+    'a policy of one''s own, in the order of its arguments');
 
 -- Nodes.
 

@@ -1,4 +1,4 @@
--- The invariants of the contract, as far as SQL can show them, during hundreds of random steps by dealers, collectors,
+-- The invariants (tests/e2e/harness/invariants.py lists them), as far as SQL can show them, during hundreds of random steps by dealers, collectors,
 -- three coordinators that come and go, and a pruner. The dice are seeded; the clock still has its say.
 
 BEGIN;

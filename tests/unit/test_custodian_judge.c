@@ -1,4 +1,5 @@
-/* The custodian's judgement of a request: the contract's vector at its own time, and every refusal in its order. */
+/* The custodian's judgement of a request: the vector of docs/protocol.md at its own time, and every refusal in its
+ * order. */
 #include "unit.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What every answer of a node means (contract: the delivery protocol), and which outcomes are worth another try. With
+/* What every answer of a node means (docs/protocol.md), and which outcomes are worth another try. With
  * the argument `outcomes` it prints what the program believes, for a test that compares it with the database's view. */
 #include "unit.h"
 
@@ -12,11 +12,11 @@ static enum outcome judge(enum http_end end, int status, bool verified) {
     return judge_answer(&answer, verified);
 }
 
-/* The contract's words, one range of statuses after the other; nothing of the program's own code. */
+/* The words of docs/protocol.md, one range of statuses after the other; nothing of the program's own code. */
 static const struct {
     int from, to;
     enum outcome with_receipt, without;
-} CONTRACT[] = {
+} PROTOCOL[] = {
     {100, 199, OUTCOME_HTTP_ERROR, OUTCOME_HTTP_ERROR}, /* no final answer at all */
     {200, 299, OUTCOME_ACK, OUTCOME_BAD_RECEIPT},
     {300, 399, OUTCOME_REFUSED, OUTCOME_REFUSED}, /* redirects are not followed */
@@ -33,12 +33,12 @@ static const struct {
 static void every_status(void **state) {
     (void)state;
     int next = 100;
-    for (size_t i = 0; i < COUNT(CONTRACT); i++) {
-        assert_int_equal(CONTRACT[i].from, next); /* the table has no gap */
-        next = CONTRACT[i].to + 1;
-        for (int status = CONTRACT[i].from; status <= CONTRACT[i].to; status++) {
+    for (size_t i = 0; i < COUNT(PROTOCOL); i++) {
+        assert_int_equal(PROTOCOL[i].from, next); /* the table has no gap */
+        next = PROTOCOL[i].to + 1;
+        for (int status = PROTOCOL[i].from; status <= PROTOCOL[i].to; status++) {
             enum outcome with = judge(HTTP_ANSWERED, status, true), without = judge(HTTP_ANSWERED, status, false);
-            if (with != CONTRACT[i].with_receipt || without != CONTRACT[i].without) {
+            if (with != PROTOCOL[i].with_receipt || without != PROTOCOL[i].without) {
                 fail_msg("status %d: %s with a receipt that verifies, %s without", status, outcome_name(with),
                          outcome_name(without));
             }

@@ -1,4 +1,4 @@
-/* Keys: the contract's vectors, every way to damage a text, and what may and may not become a key file. */
+/* Keys: the vectors of docs/protocol.md, every way to damage a text, and what may and may not become a key file. */
 #include "unit.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Tests what SQLSTATEs mean to whoever runs a command: the outside contract, sections 3 and 5. */
+/* Tests what SQLSTATEs mean to whoever runs a command: the exit codes of quorate(1). */
 #include "unit.h"
 
 #include "db/sqlstate.h"

@@ -1,5 +1,5 @@
-/* Delivery protocol 1 against the contract's vectors, to the byte and in both directions, and against every way to
- * corrupt them. */
+/* Delivery protocol 1 against the vectors of docs/protocol.md, to the byte and in both directions, and against every
+ * way to corrupt them. */
 #include "unit.h"
 
 #include <stdio.h>
@@ -220,7 +220,7 @@ static void one_valid_signature_of_several_suffices(void **state) {
     assert_false(verify(header));
 }
 
-/* Around the size above which the signed text leaves the stack, and at the contract's largest. */
+/* Around the size above which the signed text leaves the stack, and at the largest that the protocol allows. */
 static void bodies_of_every_size(void **state) {
     (void)state;
     static const size_t sizes[] = {0, 1, 4000, 4067, 4068, 4069, 4096, 4097, 70000, 16U << 20};

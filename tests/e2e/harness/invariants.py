@@ -1,4 +1,17 @@
-"""The invariants of the outside contract, checked from the views (and, for erased payloads, from every table)."""
+"""The invariants, true at every moment and under any fault, checked from the views (and, for erased payloads, from every table).
+
+I1   `complete` or `dead_lettered` implies at least a quorum of distinct acks on time, each with a receipt that verifies offline.
+I2   One ack per round and node; the nodes that acked are nodes of the round.
+I3   Terminal states never change, but from `complete` to `dead_lettered`.
+I4   A nonce or a round id is never accepted twice, not even after its round was pruned.
+I5   No attempt number passes `retry_budget` on its route; no request leaves before its attempt is committed.
+I6   While a coordinator runs and commits succeed, no round stays `open` more than 1 s past its deadline; without one, `collect`
+     refuses all the same.
+I7   At most one escalation per round, and only to backups of nodes that had not acked.
+I8   No payload byte of a settled round is visible to SQL, and none is ever in a log, a notification or a view.
+I9   Nonce, quorum, nodes and policy of a round never change.
+I10  Every open round makes progress while a coordinator and the database are up: none is orphaned. (Tests that wait for ends show it.)
+"""
 
 import base64
 import datetime
