@@ -13,18 +13,22 @@
 /* An interval as PostgreSQL writes it, 00:00:02 or 00:00:00.05, becomes a duration as it was typed: 2s, 50ms. One with
  * days stays as it is. The caller frees it. */
 static char *interval_text(const json_t *value) {
-    char *text = output_text(value), *point = strchr(text, '.');
-    long hours, minutes, seconds, fraction = 0;
-    int used = 0;
-    if (sscanf(text, "%ld:%2ld:%2ld%n", &hours, &minutes, &seconds, &used) != 3 || (text[used] && text + used != point))
-        return text;
-    if (point) {
+    char *text = output_text(value), *at = text;
+    int64_t units[3] = {0}, fraction = 0; /* hours, minutes, seconds */
+    for (int i = 0; i < 3; i++) {
+        units[i] = strtol(at, &at, 10);
+        if (i < 2 && *at++ != ':')
+            return text;
+    }
+    if (*at == '.') {
         char digits[] = "000000";
-        memcpy(digits, point + 1, strnlen(point + 1, sizeof digits - 1));
+        memcpy(digits, at + 1, strnlen(at + 1, sizeof digits - 1));
         fraction = strtol(digits, NULL, 10);
+    } else if (*at) {
+        return text;
     }
     char duration[32];
-    (void)duration_format(((hours * 60 + minutes) * 60 + seconds) * 1000000 + fraction, duration, sizeof duration);
+    (void)duration_format(((units[0] * 60 + units[1]) * 60 + units[2]) * 1000000 + fraction, duration, sizeof duration);
     free(text);
     return strdup(duration);
 }
