@@ -86,6 +86,9 @@ demo: ## show the whole of it with a throwaway database, two coordinators and fi
 	@$(MAKE) --no-print-directory all demo-programs
 	@demo/run --build $(BUILD)
 
+figures: all ## measure a flood, a lone round and an idle coordinator on this machine
+	@$(PYTHON) bench/figures
+
 lint: ## compilers, clang-format, clang-tidy and the rules of this project
 	@scripts/install-deps build lint
 	@+scripts/lint
@@ -121,6 +124,6 @@ clean: ## remove what was built
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all units check demo lint tidy docker-check schema-dump man install clean help
+.PHONY: all units check demo figures lint tidy docker-check schema-dump man install clean help
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
