@@ -11,7 +11,15 @@
 
 static const double RECONNECT_FIRST_S = 0.05, RECONNECT_MAX_S = 2.0, CONNECT_TIMEOUT_S = 5.0;
 
-enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_READY };
+/* What a role or a database may have as its defaults, and what no batch of ours must inherit: time-outs that cancel a
+ * batch for ever, snapshots older than the locks that a decision is taken under, and a read-only session. */
+static const char SETTINGS[] =
+    "SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),"
+    " set_config('default_transaction_isolation', 'read committed', false),"
+    " set_config('default_transaction_read_only', 'off', false)";
+
+/* SETTLING: connected, and SETTINGS are on their way. */
+enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_SETTLING, SESSION_READY };
 
 struct db_session {
     struct ev_loop *loop;
@@ -79,14 +87,32 @@ static void connection_ready(struct db_session *session) {
         connection_lost(session, PQerrorMessage(session->conn));
         return;
     }
-    ev_timer_stop(session->loop, &session->timer);
-    session->state = SESSION_READY;
-    session->backoff_s = RECONNECT_FIRST_S;
-    log_event(session->last_error[0] != '\0' ? LOG_INFO : LOG_DEBUG, "database_connected", "session=%s backend=%d",
-              session->label, PQbackendPID(session->conn));
-    session->last_error[0] = '\0';
-    watch(session, EV_READ);
-    session->handler.ready(session->context);
+    session->state = SESSION_SETTLING; /* the connection's time-out runs on */
+    if (PQsendQueryParams(session->conn, SETTINGS, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
+        PQpipelineSync(session->conn) != 1 || PQflush(session->conn) < 0) {
+        connection_lost(session, PQerrorMessage(session->conn));
+        return;
+    }
+    watch(session, EV_READ | EV_WRITE);
+}
+
+/* Takes the answers to SETTINGS; their sync makes the session ready. */
+static void settling(struct db_session *session, const PGresult *result) {
+    if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
+        connection_lost(session, PQresultErrorMessage(result));
+    } else if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+        ev_timer_stop(session->loop, &session->timer);
+        session->state = SESSION_READY;
+        session->backoff_s = RECONNECT_FIRST_S;
+        log_event(session->last_error[0] != '\0' ? LOG_INFO : LOG_DEBUG, "database_connected", "session=%s backend=%d",
+                  session->label, PQbackendPID(session->conn));
+        session->last_error[0] = '\0';
+        session->handler.ready(session->context);
+    }
+}
+
+static bool usable(const struct db_session *session) {
+    return session->state == SESSION_SETTLING || session->state == SESSION_READY;
 }
 
 static void connect_step(struct db_session *session) {
@@ -111,7 +137,7 @@ static void connect_step(struct db_session *session) {
 /* Hands out all complete results, then all notifications. */
 static void drain(struct db_session *session) {
     PGconn *conn = session->conn;
-    while (session->conn == conn && session->state == SESSION_READY && PQisBusy(conn) == 0) {
+    while (session->conn == conn && usable(session) && PQisBusy(conn) == 0) {
         PGresult *result = PQgetResult(conn);
         if (result == NULL) {
             /* The end of one statement's results, or of everything sent: the latter when the next call says so too. */
@@ -119,7 +145,10 @@ static void drain(struct db_session *session) {
                 break;
             }
         }
-        if (!session->handler.result(session->context, result)) {
+        if (session->state == SESSION_SETTLING) {
+            settling(session, result);
+            PQclear(result);
+        } else if (!session->handler.result(session->context, result)) {
             PQclear(result);
         }
     }
@@ -154,13 +183,13 @@ static void on_io(struct ev_loop *loop, ev_io *watcher, int events) {
     }
     if ((events & EV_READ) != 0 && PQconsumeInput(session->conn) == 0) {
         drain(session); /* what arrived before the end still counts */
-        if (session->state == SESSION_READY) {
+        if (usable(session)) {
             connection_lost(session, PQerrorMessage(session->conn));
         }
         return;
     }
     drain(session);
-    if (session->state == SESSION_READY) {
+    if (usable(session)) {
         if (PQstatus(session->conn) == CONNECTION_BAD) {
             connection_lost(session, PQerrorMessage(session->conn));
             return;
@@ -172,7 +201,7 @@ static void on_io(struct ev_loop *loop, ev_io *watcher, int events) {
 static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct db_session *session = watcher->data;
-    if (session->state == SESSION_CONNECTING) {
+    if (session->state == SESSION_CONNECTING || session->state == SESSION_SETTLING) {
         connection_lost(session, "no connection within 5 s");
     } else {
         connect_begin(session);

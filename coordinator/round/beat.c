@@ -110,7 +110,11 @@ static void ticked(struct beat *beat, const PGresult *result) {
     if (row.next_due_us >= 0 && (double)row.next_due_us / 1e6 < next_s) {
         next_s = (double)row.next_due_us / 1e6;
     }
-    wake_in(beat, next_s > TICK_SOONEST_S ? next_s : TICK_SOONEST_S);
+    if (row.stalled == TICK_ROUNDS_MAX || row.dead_lettered == TICK_ROUNDS_MAX) {
+        wake_in(beat, 0.); /* more are due */
+    } else {
+        wake_in(beat, next_s > TICK_SOONEST_S ? next_s : TICK_SOONEST_S);
+    }
 }
 
 static void joined(struct beat *beat, const PGresult *result) {

@@ -169,3 +169,17 @@ def test_a_claim_at_the_last_moment(lab):
     assert len(lab.db.rounds()) == len(rounds)
     healthy = lab.db.submit(2, nodes)
     assert lab.db.wait_settled(healthy)["state"] == "complete"
+
+
+def test_the_defaults_of_a_database_do_not_reach_a_coordinator(lab):
+    """Time-outs that cancel every batch, snapshots older than the locks, a read-only session: none of them is inherited."""
+    nodes = lab.some_nodes(3)
+    for setting in ("statement_timeout = '1ms'", "lock_timeout = '1ms'", "default_transaction_isolation = 'serializable'",
+                    "default_transaction_read_only = on"):
+        lab.db.conn.execute(f'ALTER DATABASE "{lab.db.name}" SET {setting}')  # for sessions that begin after this
+    lab.coordinator()
+    rounds = [lab.db.submit(2, nodes, **PATIENT) for _ in range(20)]
+    lab.db.wait_all_settled()
+    assert [lab.db.round(one)["state"] for one in rounds] == ["complete"] * 20
+    for setting in ("statement_timeout", "lock_timeout", "default_transaction_isolation", "default_transaction_read_only"):
+        lab.db.conn.execute(f'ALTER DATABASE "{lab.db.name}" RESET {setting}')
