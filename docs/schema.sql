@@ -774,22 +774,22 @@ ALTER TABLE ONLY quorate_store.round
 --   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate.cancel_round(round_id text, reason text)
---   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate.collect(round_id text, quorum integer DEFAULT NULL::integer)
---   returns integer[]; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=1s
+--   returns integer[]; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
 --
 -- quorate.collected(round_id text)
---   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text); volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=1s
+--   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
 --
 -- quorate.distribute(round_id text, nonce bigint, node_ids integer[], payloads bytea[])
---   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate.open_round(round_id text, quorum integer, node_ids integer[] DEFAULT NULL::integer[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate.prune_rounds(ended_before timestamp with time zone, max_rounds integer DEFAULT 10000)
---   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate.set_envelope_limit(bytes integer)
 --   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
@@ -798,10 +798,10 @@ ALTER TABLE ONLY quorate_store.round
 --   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate.settle_round(round_id text)
---   returns text; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=1s
+--   returns text; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
 --
 -- quorate.submit_round(round_id text, quorum integer, node_ids integer[], payloads bytea[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate_store.ack_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -888,34 +888,34 @@ ALTER TABLE ONLY quorate_store.round
 --   returns boolean; immutable
 --
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
---   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
---   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+--   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 --
 -- quorate_worker.escalate(p_instance integer, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate_worker.leave(p_instance integer)
---   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate_worker.node_versions(p_versions integer[])
---   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp
+--   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate_worker.owned(p_instance integer, p_after bigint, p_max integer)
---   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
 --
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
---   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.reserve(p_instance integer, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
---   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.settle(p_instance integer, p_notify boolean, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, p_count boolean, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, enable_seqscan=off
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off

@@ -151,7 +151,7 @@ CREATE FUNCTION quorate.open_round(
     max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,
     after_quorum text DEFAULT 'continue', OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
     OUT fresh_until timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     v_round record;

@@ -27,7 +27,7 @@ COMMENT ON FUNCTION quorate_store.check_envelopes(int[], bytea[]) IS 'Raises QR0
 
 CREATE FUNCTION quorate.distribute(round_id text, nonce bigint, node_ids int[], payloads bytea[])
 RETURNS TABLE (node_id int, verdict text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     v_round record;
@@ -95,7 +95,7 @@ CREATE FUNCTION quorate.submit_round(
     max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,
     after_quorum text DEFAULT 'continue', OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
     OUT fresh_until timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     v_round record;

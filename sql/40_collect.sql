@@ -29,7 +29,7 @@ COMMENT ON FUNCTION quorate_store.end_due(bigint) IS
     'Stalls or dead-letters one round if that is due, under its row lock; the state then, NULL when the round is gone.';
 
 CREATE FUNCTION quorate.settle_round(round_id text) RETURNS text
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 #variable_conflict use_variable
 DECLARE
     v_round_no bigint;
@@ -103,7 +103,7 @@ COMMENT ON FUNCTION quorate_store.decide(text, int) IS
     'The rule of collect and collected: both columns NULL while the round is open. Errors: QR001, QR002, QR003, QR004, QR007, 55P03.';
 
 CREATE FUNCTION quorate.collect(round_id text, quorum int DEFAULT NULL) RETURNS int[]
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 BEGIN
     RETURN (SELECT d.quorum_nodes FROM quorate_store.decide(collect.round_id, collect.quorum) d);
 END $$;
@@ -116,7 +116,7 @@ Errors: QR001 stalled, QR002 dead-lettered (always past fresh_until, also if col
 
 CREATE FUNCTION quorate.collected(round_id text)
 RETURNS TABLE (node_id int, route text, url text, in_quorum boolean, receipt text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '1s' AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 #variable_conflict use_column
 DECLARE
     v_round_no bigint;
@@ -136,7 +136,7 @@ COMMENT ON FUNCTION quorate.collected(text) IS
 receipt: v1a, and the base64 of the node''s Ed25519 signature. Errors and locks as for collect.';
 
 CREATE FUNCTION quorate.cancel_round(round_id text, reason text) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     v_round quorate_store.round;
@@ -163,7 +163,7 @@ COMMENT ON FUNCTION quorate.cancel_round(text, text) IS
 Errors: QR003, QR007. Locks: the round''s row until the transaction ends.';
 
 CREATE FUNCTION quorate.prune_rounds(ended_before timestamptz, max_rounds int DEFAULT 10000) RETURNS bigint
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     v_pruned text[];

@@ -2,7 +2,7 @@
 
 CREATE FUNCTION quorate_worker.join_deployment(
     p_instance_id uuid, p_name text, p_lease interval, OUT instance_no int, OUT deployment_id text, OUT schema_version int)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     INSERT INTO quorate_store.coordinator AS c (instance_id, name, lease) VALUES (p_instance_id, p_name, p_lease)
     ON CONFLICT (instance_id) DO UPDATE SET heartbeat_at = clock_timestamp()
@@ -75,7 +75,7 @@ CREATE FUNCTION quorate_worker.tick(
     p_instance int, p_notify boolean, p_max int, p_count boolean,
     OUT alive boolean, OUT stalled int, OUT dead_lettered int, OUT fenced int, OUT work boolean, OUT failed_rounds bigint[],
     OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 DECLARE
     v_other int;
     v_due_at timestamptz;
@@ -123,7 +123,7 @@ Result: alive (false: fenced, rejoin under a new instance id), what was ended, w
 were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), the database''s clock, and, if p_count, how many unsettled rounds the instance owns.';
 
 CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     -- A batch of a broken connection may still run and claim: whoever goes waits for it, lest its rounds be nobody's.
     IF NOT pg_try_advisory_xact_lock(quorate_store.fence_class(), p_instance) THEN
@@ -139,7 +139,7 @@ COMMENT ON FUNCTION quorate_worker.leave(int) IS
 
 CREATE FUNCTION quorate_worker.node_versions(p_versions int[])
 RETURNS TABLE (version int, node_id smallint, url text, backup_url text, receipt_key text)
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
     SELECT v.version, v.node_id, v.url, v.backup_url, v.receipt_key FROM quorate_store.node_version v WHERE v.version = ANY (p_versions)
 $$;
 COMMENT ON FUNCTION quorate_worker.node_versions(int[]) IS 'URLs and keys of node versions; they never change, so a coordinator may keep them.';

@@ -58,7 +58,7 @@ COMMENT ON FUNCTION quorate_store.round_work(bigint[]) IS
 
 CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
 RETURNS SETOF quorate_store.work
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -113,7 +113,7 @@ Result: as quorate_store.round_work. Nothing when the instance is fenced. Skips 
 
 CREATE FUNCTION quorate_worker.owned(p_instance int, p_after bigint, p_max int)
 RETURNS SETOF quorate_store.work
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
     RETURN QUERY
     SELECT * FROM quorate_store.round_work(
@@ -127,7 +127,7 @@ connection. Result: as quorate_store.round_work.';
 
 CREATE FUNCTION quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
 RETURNS TABLE (round_no bigint, node_id smallint, payload bytea)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN

@@ -8,7 +8,7 @@
 
 CREATE FUNCTION quorate_worker.reserve(p_instance int, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
 RETURNS TABLE (round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -57,7 +57,7 @@ CREATE FUNCTION quorate_worker.record(
     p_instance int, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[],
     p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
 RETURNS TABLE (round_no bigint, state text, settled boolean, completed_us bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -141,7 +141,7 @@ gone; whether it is settled; microseconds from opening to its end if this call e
 
 CREATE FUNCTION quorate_worker.escalate(p_instance int, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, escalated boolean, first boolean, due boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -179,7 +179,7 @@ counts (false: escalate_at has not come yet).';
 
 CREATE FUNCTION quorate_worker.settle(p_instance int, p_notify boolean, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, settled boolean, ended_us bigint)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
