@@ -137,7 +137,9 @@ static void raise_descriptor_limit(void) {
     }
 }
 
-static bool run(const struct coordinator_settings *settings, const char *metrics_address, struct error *err) {
+/* `left`: whether it said goodbye, so that peers take over at once. */
+static bool run(const struct coordinator_settings *settings, const char *metrics_address, bool *left,
+                struct error *err) {
     struct daemon *d = calloc(1, sizeof *d);
     struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
     bool good = false;
@@ -151,9 +153,9 @@ static bool run(const struct coordinator_settings *settings, const char *metrics
     watch_signal(loop, &d->interrupt, SIGINT, d);
     if (monitor_open(d, loop, metrics_address, err) && coordinator_start(&d->coordinator, loop, settings, err)) {
         ev_run(loop, 0);
-        log_event(LOG_INFO, "stopped", "%s", d->coordinator.left ? "left=yes" : "left=no");
         good = true;
     }
+    *left = d->coordinator.left;
     coordinator_free(&d->coordinator);
     monitor_free(d->monitor);
 done:
@@ -199,7 +201,11 @@ int cli_run(int argc, char **argv) {
                                                   .slots_per_endpoint = (unsigned)given.slots,
                                                   .max_rounds = (size_t)given.max_rounds,
                                                   .key = key};
-    code = run(&settings, given.metrics, &err) ? EXIT_DONE : cli_fail(&syntax, &err);
+    bool left = false;
+    code = run(&settings, given.metrics, &left, &err) ? EXIT_DONE : cli_fail(&syntax, &err);
     secret_key_free(key);
+    if (code == EXIT_DONE) {
+        log_event(LOG_INFO, "stopped", "left=%s", left ? "yes" : "no"); /* the last of its work */
+    }
     return code;
 }
