@@ -112,10 +112,13 @@ class Process:
     def _where(self) -> str:
         """What its threads wait for, as the kernel says it."""
         found = []
-        for task in pathlib.Path(f"/proc/{self.pid}/task").iterdir():
-            state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
-            found.append(f"thread {task.name}: {state}, {(task / 'wchan').read_text()}, syscall {(task / 'syscall').read_text().strip()}")
-        return "; ".join(found)
+        for task in pathlib.Path(f"/proc/{self.pid}/task").glob("*"):
+            try:
+                state = (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+                found.append(f"thread {task.name}: {state}, {(task / 'wchan').read_text()}, syscall {(task / 'syscall').read_text().strip()}")
+            except OSError:  # it has just ended
+                continue
+        return "; ".join(found) or "no thread is left"
 
     def check_end(self) -> None:
         """Ends it when it still runs; it must have ended well, unless the test killed it."""
