@@ -170,8 +170,8 @@ class Stage:
     def close(self) -> list[str]:
         """Stops and removes everything, whatever state it is in; returns what did not end as it should."""
         for program in self.programs.values():
-            program.signal(signal.SIGTERM)
             program.signal(signal.SIGCONT)
+            program.signal(signal.SIGTERM)
         problems = [program.wait() for program in self.programs.values()]
         if self.database:
             self.database.signal(signal.SIGINT)

@@ -1,6 +1,7 @@
 """The harness itself: the vectors of the protocol, and custodians that misbehave as they were told."""
 
 import http.client
+import signal
 import socket
 import time
 
@@ -8,6 +9,7 @@ import pytest
 from harness import behaviours as b
 from harness import tap, wire
 from harness.nodes import Node
+from harness.processes import Process
 
 COORDINATOR = wire.KeyPair(bytes(range(32)))
 BODY = bytes.fromhex("00112233445566778899aabbccddeeff")
@@ -123,3 +125,17 @@ def test_bodies_without_end(node):
     ("", None, ["did not end within 5 s"])])
 def test_what_counts_as_a_failure(output, status, found):
     assert tap.problems(tap.parse(output), status, 5, plan_required=True) == found
+
+
+CONTINUED = "trap 'echo continued' CONT; trap 'echo told; end=1' TERM; echo up; until [[ $end ]]; do sleep 0.05; done; sleep 0.05"
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_only_a_frozen_program_is_thawed_to_stop(frozen):
+    """SIGCONT takes back the SIGSTOP of a leak check at exit, which then waits for ever."""
+    process = Process("shell", ["/bin/bash", "-c", CONTINUED])
+    process.wait_line("up")
+    if frozen:
+        process.kill(signal.SIGSTOP)
+    assert process.stop() == 0
+    assert ("continued" in process.log, "told" in process.log) == (frozen, True), process.log

@@ -22,11 +22,6 @@ def program(name: str, build: pathlib.Path = BUILD) -> str:
     return str(path)
 
 
-def sanitized(path: str) -> bool:
-    """True for a program that was built with the address sanitizer."""
-    return b"__asan_init" in pathlib.Path(path).read_bytes()
-
-
 def environment(**more: str) -> dict:
     """The environment of a program under test: none of the user's PG* and QUORATE_* variables leak into it."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "QUORATE_"))}
