@@ -81,22 +81,13 @@ CREATE TYPE quorate_store.work AS (
 	backup_mine boolean,
 	backup_wait_us bigint,
 	now_us bigint,
-	payload bytea
+	payload bytea,
+	quorum smallint
 );
 
 COMMENT ON TYPE quorate_store.work IS 'All that a coordinator needs to go on with a delivery and its round; node_id NULL: a round without any. Times are microseconds left (negative: past).
 used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved by this very transaction, so that it
 cannot have been sent yet. payload: only where an attempt is mine and the envelope is small; else it is read by quorate_worker.envelopes.';
-
-CREATE TABLE quorate_store.ledger (
-    round_no bigint NOT NULL,
-    nonce bigint NOT NULL,
-    pruned_at timestamp with time zone,
-    round_id text NOT NULL COLLATE pg_catalog."C",
-    CONSTRAINT ledger_nonce_check CHECK ((nonce > 0)),
-    CONSTRAINT ledger_round_id_check CHECK ((round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)),
-    CONSTRAINT ledger_round_no_check CHECK ((round_no > 0))
-);
 
 CREATE TABLE quorate_store.ack (
     round_no bigint NOT NULL,
@@ -104,9 +95,17 @@ CREATE TABLE quorate_store.ack (
     route quorate_store.route NOT NULL,
     node_id smallint NOT NULL,
     attempt smallint NOT NULL,
+    http_status smallint,
     late boolean NOT NULL,
-    receipt bytea NOT NULL,
-    CONSTRAINT ack_receipt_check CHECK ((octet_length(receipt) = 64))
+    receipt bytea NOT NULL
+);
+
+CREATE TABLE quorate_store.ledger (
+    round_no bigint NOT NULL,
+    nonce bigint NOT NULL,
+    pruned_at timestamp with time zone,
+    round_id text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT ledger_entry CHECK (((round_no > 0) AND (nonce > 0) AND (round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)))
 );
 
 CREATE TABLE quorate_store.node_version (
@@ -126,6 +125,7 @@ CREATE TABLE quorate_store.round (
     escalate_at timestamp with time zone NOT NULL,
     deadline_at timestamp with time zone NOT NULL,
     fresh_until timestamp with time zone,
+    claimed_at timestamp with time zone,
     escalated_at timestamp with time zone,
     closed_at timestamp with time zone,
     collected_at timestamp with time zone,
@@ -135,6 +135,7 @@ CREATE TABLE quorate_store.round (
     base_backoff interval NOT NULL,
     max_backoff interval NOT NULL,
     owner integer DEFAULT 0 NOT NULL,
+    claimed_by integer,
     state quorate_store.round_state DEFAULT 'open'::quorate_store.round_state NOT NULL,
     after_quorum quorate_store.after_quorum NOT NULL,
     quorum smallint NOT NULL,
@@ -142,22 +143,9 @@ CREATE TABLE quorate_store.round (
     news boolean DEFAULT false NOT NULL,
     node_ids smallint[] NOT NULL,
     node_versions integer[] NOT NULL,
+    claimed_nodes smallint[],
     quorum_nodes smallint[],
-    close_reason text,
-    CONSTRAINT round_collected CHECK (((collected_at IS NULL) OR (quorum_nodes IS NOT NULL))),
-    CONSTRAINT round_complete CHECK (((state = ANY (ARRAY['complete'::quorate_store.round_state, 'dead_lettered'::quorate_store.round_state])) = (quorum_nodes IS NOT NULL))),
-    CONSTRAINT round_complete_in_time CHECK (((quorum_nodes IS NULL) OR (closed_at <= deadline_at))),
-    CONSTRAINT round_dead_lettered CHECK (((state = 'dead_lettered'::quorate_store.round_state) = (dead_lettered_at IS NOT NULL))),
-    CONSTRAINT round_dead_lettered_uncollected CHECK (((dead_lettered_at IS NULL) OR ((collected_at IS NULL) AND (dead_lettered_at > fresh_until)))),
-    CONSTRAINT round_escalated CHECK (((escalated_at >= escalate_at) AND (escalated_at <= deadline_at))),
-    CONSTRAINT round_nodes CHECK ((((cardinality(node_ids) >= 1) AND (cardinality(node_ids) <= 255)) AND (cardinality(node_versions) = cardinality(node_ids)))),
-    CONSTRAINT round_open CHECK (((state = 'open'::quorate_store.round_state) = (closed_at IS NULL))),
-    CONSTRAINT round_policy CHECK ((((retry_budget >= 1) AND (retry_budget <= 100)) AND (per_share_timeout > '00:00:00'::interval) AND (base_backoff > '00:00:00'::interval) AND (base_backoff <= max_backoff))),
-    CONSTRAINT round_quorum CHECK (((quorum >= 1) AND (quorum <= cardinality(node_ids)))),
-    CONSTRAINT round_quorum_nodes CHECK (((cardinality(quorum_nodes) >= quorum) AND (quorum_nodes <@ node_ids))),
-    CONSTRAINT round_settled CHECK (((settled_at IS NULL) OR (closed_at IS NOT NULL))),
-    CONSTRAINT round_stalled_after_deadline CHECK (((state <> 'stalled'::quorate_store.round_state) OR (closed_at > deadline_at))),
-    CONSTRAINT round_times CHECK (((opened_at < deadline_at) AND ((escalate_at >= opened_at) AND (escalate_at <= deadline_at)) AND (fresh_until >= deadline_at)))
+    close_reason text
 )
 WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_insert_scale_factor='0.2');
 
@@ -198,6 +186,46 @@ CREATE TABLE quorate_store.attempt (
 )
 WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05');
 
+CREATE VIEW quorate_store.attempt_state AS
+ SELECT a.round_no,
+    a.node_id,
+    a.route,
+    a.attempt,
+    a.owner,
+    a.reserved_at,
+    a.xmin AS reserved_in,
+    a.retry_at,
+    a.resends,
+    a.finished_at,
+    a.http_status,
+    a.outcome
+   FROM quorate_store.attempt a
+UNION ALL
+ SELECT r.round_no,
+    c.node_id,
+    'primary'::quorate_store.route AS route,
+    (1)::smallint AS attempt,
+    r.claimed_by AS owner,
+    r.claimed_at AS reserved_at,
+    NULL::xid AS reserved_in,
+    NULL::timestamp with time zone AS retry_at,
+    (0)::smallint AS resends,
+    k.acked_at AS finished_at,
+    k.http_status,
+        CASE
+            WHEN (k.round_no IS NOT NULL) THEN 'ack'::quorate_store.outcome
+            ELSE NULL::quorate_store.outcome
+        END AS outcome
+   FROM ((quorate_store.round r
+     CROSS JOIN LATERAL unnest(r.claimed_nodes) c(node_id))
+     LEFT JOIN quorate_store.ack k ON (((k.round_no = r.round_no) AND (k.node_id = c.node_id) AND (k.route = 'primary'::quorate_store.route) AND (k.attempt = 1))))
+  WHERE (NOT (EXISTS ( SELECT
+           FROM quorate_store.attempt a
+          WHERE ((a.round_no = r.round_no) AND (a.node_id = c.node_id) AND (a.route = 'primary'::quorate_store.route) AND (a.attempt = 1)))));
+
+COMMENT ON VIEW quorate_store.attempt_state IS 'Every attempt, those included that a claim stands for: of such a one its ack says the outcome. outcome NULL: under way. reserved_in: the
+transaction that wrote its row.';
+
 CREATE TABLE quorate_store.coordinator (
     instance_no integer NOT NULL,
     instance_id uuid NOT NULL,
@@ -227,8 +255,22 @@ CREATE VIEW quorate.attempts AS
     (a.outcome)::text AS outcome,
     (a.http_status)::integer AS http_status,
     (a.resends)::integer AS resends
-   FROM ((quorate_store.attempt a
-     JOIN quorate_store.ledger l ON ((l.round_no = a.round_no)))
+   FROM ((quorate_store.ledger l
+     CROSS JOIN LATERAL ( SELECT s.round_no,
+            s.node_id,
+            s.route,
+            s.attempt,
+            s.owner,
+            s.reserved_at,
+            s.reserved_in,
+            s.retry_at,
+            s.resends,
+            s.finished_at,
+            s.http_status,
+            s.outcome
+           FROM quorate_store.attempt_state s
+          WHERE (s.round_no = l.round_no)
+         OFFSET 0) a)
      LEFT JOIN quorate_store.coordinator c ON ((c.instance_no = a.owner)));
 
 COMMENT ON VIEW quorate.attempts IS 'Every HTTP request that was reserved. outcome NULL: under way. resends: how often another coordinator sent it again under the same number.';
@@ -281,9 +323,7 @@ CREATE TABLE quorate_store.delivery (
     distributed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     payload_bytes integer NOT NULL,
     node_id smallint NOT NULL,
-    payload_sha256 bytea NOT NULL,
-    CONSTRAINT delivery_payload_bytes_check CHECK (((payload_bytes >= 1) AND (payload_bytes <= 16777216))),
-    CONSTRAINT delivery_payload_sha256_check CHECK ((octet_length(payload_sha256) = 32))
+    payload_sha256 bytea NOT NULL
 );
 
 CREATE VIEW quorate_store.delivery_state AS
@@ -315,16 +355,16 @@ CREATE VIEW quorate_store.delivery_state AS
             count(*) FILTER (WHERE (a.outcome IS NULL)) AS under_way,
             COALESCE(bool_or((a.outcome = 'refused'::quorate_store.outcome)), false) AS refused,
             max(a.retry_at) AS retry_at
-           FROM quorate_store.attempt a
+           FROM quorate_store.attempt_state a
           WHERE ((a.round_no = d.round_no) AND (a.node_id = d.node_id) AND (a.route = 'primary'::quorate_store.route))) p)
      CROSS JOIN LATERAL ( SELECT count(*) AS used,
             count(*) FILTER (WHERE (a.outcome IS NULL)) AS under_way,
             COALESCE(bool_or((a.outcome = 'refused'::quorate_store.outcome)), false) AS refused,
             max(a.retry_at) AS retry_at
-           FROM quorate_store.attempt a
+           FROM quorate_store.attempt_state a
           WHERE ((a.round_no = d.round_no) AND (a.node_id = d.node_id) AND (a.route = 'backup'::quorate_store.route))) b)
      LEFT JOIN LATERAL ( SELECT a.outcome
-           FROM quorate_store.attempt a
+           FROM quorate_store.attempt_state a
           WHERE ((a.round_no = d.round_no) AND (a.node_id = d.node_id) AND (a.outcome IS NOT NULL))
           ORDER BY a.finished_at DESC, a.attempt DESC
          LIMIT 1) o ON (true))
@@ -738,6 +778,10 @@ CREATE TRIGGER round_begins AFTER INSERT ON quorate_store.round REFERENCING NEW 
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_begins;
 
+CREATE TRIGGER round_changes BEFORE UPDATE ON quorate_store.round FOR EACH ROW EXECUTE FUNCTION quorate_store.round_changes();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_changes;
+
 CREATE TRIGGER round_deleted AFTER DELETE ON quorate_store.round REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.round_deleted();
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_deleted;
@@ -746,27 +790,12 @@ CREATE TRIGGER round_ends AFTER UPDATE ON quorate_store.round REFERENCING OLD TA
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_ends;
 
-CREATE TRIGGER round_frozen BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((new.round_no <> old.round_no) OR (new.quorum <> old.quorum) OR (new.node_ids <> old.node_ids) OR (new.node_versions <> old.node_versions) OR (new.retry_budget <> old.retry_budget) OR (new.after_quorum <> old.after_quorum) OR (new.per_share_timeout <> old.per_share_timeout) OR (new.base_backoff <> old.base_backoff) OR (new.max_backoff <> old.max_backoff) OR (new.opened_at <> old.opened_at) OR (new.escalate_at <> old.escalate_at) OR (new.deadline_at <> old.deadline_at) OR (new.fresh_until IS DISTINCT FROM old.fresh_until))) EXECUTE FUNCTION quorate_store.forbid('quorum, nodes, policy and times are fixed when a round is opened');
-
-ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_frozen;
-
 CREATE TRIGGER round_kept BEFORE DELETE ON quorate_store.round FOR EACH ROW WHEN ((old.settled_at IS NULL)) EXECUTE FUNCTION quorate_store.forbid('only a settled round can be deleted');
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_kept;
 
-CREATE TRIGGER round_set_once BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN ((((old.escalated_at IS NOT NULL) AND (new.escalated_at IS DISTINCT FROM old.escalated_at)) OR ((old.closed_at IS NOT NULL) AND ((new.closed_at IS DISTINCT FROM old.closed_at) OR (new.close_reason IS DISTINCT FROM old.close_reason) OR (new.quorum_nodes IS DISTINCT FROM old.quorum_nodes) OR (new.escalated_at IS DISTINCT FROM old.escalated_at))) OR ((old.collected_at IS NOT NULL) AND (new.collected_at IS DISTINCT FROM old.collected_at)) OR ((old.dead_lettered_at IS NOT NULL) AND (new.dead_lettered_at IS DISTINCT FROM old.dead_lettered_at)) OR ((old.settled_at IS NOT NULL) AND (new.settled_at IS DISTINCT FROM old.settled_at)))) EXECUTE FUNCTION quorate_store.forbid('the end of a round is written once');
-
-ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_set_once;
-
-CREATE TRIGGER round_transition BEFORE UPDATE ON quorate_store.round FOR EACH ROW WHEN (((new.state <> old.state) AND (NOT (((old.state = 'open'::quorate_store.round_state) AND (new.state <> 'dead_lettered'::quorate_store.round_state)) OR ((old.state = 'complete'::quorate_store.round_state) AND (new.state = 'dead_lettered'::quorate_store.round_state)))))) EXECUTE FUNCTION quorate_store.forbid('no way leads out of a terminal state but complete to dead_lettered');
-
-ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_transition;
-
 ALTER TABLE ONLY quorate_store.node
     ADD CONSTRAINT node_current_version_node_id_fkey FOREIGN KEY (current_version, node_id) REFERENCES quorate_store.node_version(version, node_id);
-
-ALTER TABLE ONLY quorate_store.round
-    ADD CONSTRAINT round_round_no_fkey FOREIGN KEY (round_no) REFERENCES quorate_store.ledger(round_no);
 
 -- Functions: signature, result, kind and settings, and who may call each.
 --
@@ -803,17 +832,20 @@ ALTER TABLE ONLY quorate_store.round
 -- quorate.submit_round(round_id text, quorum integer, node_ids integer[], payloads bytea[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
+-- quorate.submit_rounds(round_ids text[], quorum integer, node_ids integer[], payloads bytea[], per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text)
+--   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--
 -- quorate_store.ack_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.attempt_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
--- quorate_store.check_envelopes(p_node_ids integer[], p_payloads bytea[])
---   returns void; immutable
+-- quorate_store.check_envelopes(p_rounds integer, p_node_ids integer[], p_payloads bytea[])
+--   returns boolean; immutable
 --
--- quorate_store.check_policy(p_round_id text, p_quorum integer, p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
---   returns void; volatile
+-- quorate_store.check_policy(p_round_ids text[], p_quorum integer, p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
+--   returns boolean; volatile
 --
 -- quorate_store.choose_nodes(p_quorum integer, p_node_ids integer[], OUT node_ids smallint[], OUT versions integer[])
 --   returns record; stable
@@ -833,8 +865,8 @@ ALTER TABLE ONLY quorate_store.round
 -- quorate_store.enter_batch(p_instance integer)
 --   returns boolean; volatile
 --
--- quorate_store.enter_ledger(p_round_id text, p_nonce bigint)
---   returns quorate_store.ledger; volatile
+-- quorate_store.enter_ledger(p_round_ids text[], p_nonce bigint, OUT round_nos bigint[], OUT nonces bigint[])
+--   returns record; volatile
 --
 -- quorate_store.envelope_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -860,11 +892,20 @@ ALTER TABLE ONLY quorate_store.round
 -- quorate_store.ledger_pruned()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
--- quorate_store.new_round(p_round_id text, p_quorum integer, p_node_ids integer[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, OUT round_no bigint, OUT nonce bigint, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
---   returns record; volatile
+-- quorate_store.new_rounds(p_round_ids text[], p_quorum integer, p_node_ids integer[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
+--   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile
 --
 -- quorate_store.random_nonce()
 --   returns bigint; volatile
+--
+-- quorate_store.record_outcomes(p_instance integer, p_now timestamp with time zone, p_which bigint[], p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[])
+--   returns void; volatile
+--
+-- quorate_store.refuse_sizes(p_round_ids text[], p_node_ids integer[], p_payloads bytea[], p_limit integer)
+--   returns void; volatile
+--
+-- quorate_store.refuse_used(p_round_ids text[], p_entered text[], p_nonce bigint)
+--   returns void; volatile
 --
 -- quorate_store.rejection_kept()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -872,20 +913,32 @@ ALTER TABLE ONLY quorate_store.round
 -- quorate_store.round_begins()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
+-- quorate_store.round_changes()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
 -- quorate_store.round_deleted()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.round_ends()
---   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_hashjoin=on, enable_nestloop=off
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
 --
 -- quorate_store.round_work(p_round_nos bigint[])
 --   returns SETOF quorate_store.work; volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_store.take_over(p_instance integer, p_round_nos bigint[], p_busy integer[], p_left boolean)
+--   returns void; volatile
+--
+-- quorate_store.under_way(p_round_no bigint)
+--   returns boolean; stable
 --
 -- quorate_store.unknown_round(p_round_id text)
 --   returns void; volatile
 --
 -- quorate_store.url_valid(p_url text)
 --   returns boolean; immutable
+--
+-- quorate_store.write_out(p_round_nos bigint[], p_node_ids smallint[])
+--   returns void; volatile
 --
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
 --   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off

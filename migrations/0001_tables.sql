@@ -46,11 +46,11 @@ CREATE TABLE quorate_store.node (
 
 -- Round ids and nonces that were ever used; permanent, also after the round was pruned.
 CREATE TABLE quorate_store.ledger (
-    round_no  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY CHECK (round_no > 0),
-    nonce     bigint NOT NULL CONSTRAINT ledger_nonce_key UNIQUE CHECK (nonce > 0),
+    round_no  bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    nonce     bigint NOT NULL CONSTRAINT ledger_nonce_key UNIQUE,
     pruned_at timestamptz,
-    round_id  text COLLATE "C" NOT NULL CONSTRAINT ledger_round_id_key UNIQUE
-              CHECK (round_id ~ '^[A-Za-z0-9_-]{1,128}$')
+    round_id  text COLLATE "C" NOT NULL CONSTRAINT ledger_round_id_key UNIQUE,
+    CONSTRAINT ledger_entry CHECK (round_no > 0 AND nonce > 0 AND round_id ~ '^[A-Za-z0-9_-]{1,128}$')
 );
 
 -- One row a start of `quorate run`; its number is the fencing token.
@@ -69,12 +69,14 @@ CREATE TABLE quorate_store.coordinator (
 ) WITH (fillfactor = 20);
 CREATE INDEX coordinator_current ON quorate_store.coordinator (instance_no) WHERE cleared_at IS NULL;
 
+-- Its rules stand in the triggers round_begins and round_changes: a CHECK is parsed anew by every statement, a trigger's query once a session.
 CREATE TABLE quorate_store.round (
-    round_no          bigint PRIMARY KEY REFERENCES quorate_store.ledger,
+    round_no          bigint PRIMARY KEY, -- ledger.round_no
     opened_at         timestamptz NOT NULL,
     escalate_at       timestamptz NOT NULL,
     deadline_at       timestamptz NOT NULL,
     fresh_until       timestamptz,
+    claimed_at        timestamptz,
     escalated_at      timestamptz,
     closed_at         timestamptz,
     collected_at      timestamptz,
@@ -84,6 +86,7 @@ CREATE TABLE quorate_store.round (
     base_backoff      interval NOT NULL,
     max_backoff       interval NOT NULL,
     owner             int NOT NULL DEFAULT 0, -- coordinator.instance_no; 0: nobody's yet
+    claimed_by        int,
     state             quorate_store.round_state NOT NULL DEFAULT 'open',
     after_quorum      quorate_store.after_quorum NOT NULL,
     quorum            smallint NOT NULL,
@@ -91,26 +94,11 @@ CREATE TABLE quorate_store.round (
     news              boolean NOT NULL DEFAULT false, -- envelopes came after the owner last looked
     node_ids          smallint[] NOT NULL, -- ascending
     node_versions     int[] NOT NULL,      -- node_version.version of each, in the same order
+    -- The claim that gave the round its first owner is the committed first attempt, on the primary route, of these nodes'
+    -- deliveries, by claimed_by at claimed_at. It becomes a row of attempt once there is more to say of it than that it brought an ack.
+    claimed_nodes     smallint[],
     quorum_nodes      smallint[],          -- ascending
-    close_reason      text,
-    CONSTRAINT round_nodes CHECK (cardinality(node_ids) BETWEEN 1 AND 255
-                                  AND cardinality(node_versions) = cardinality(node_ids)),
-    CONSTRAINT round_quorum CHECK (quorum BETWEEN 1 AND cardinality(node_ids)),
-    CONSTRAINT round_policy CHECK (retry_budget BETWEEN 1 AND 100 AND per_share_timeout > interval '0'
-                                   AND base_backoff > interval '0' AND base_backoff <= max_backoff),
-    CONSTRAINT round_times CHECK (opened_at < deadline_at AND escalate_at BETWEEN opened_at AND deadline_at
-                                  AND fresh_until >= deadline_at),
-    CONSTRAINT round_open CHECK ((state = 'open') = (closed_at IS NULL)),
-    CONSTRAINT round_complete CHECK ((state IN ('complete', 'dead_lettered')) = (quorum_nodes IS NOT NULL)),
-    CONSTRAINT round_complete_in_time CHECK (quorum_nodes IS NULL OR closed_at <= deadline_at),
-    CONSTRAINT round_quorum_nodes CHECK (cardinality(quorum_nodes) >= quorum AND quorum_nodes <@ node_ids),
-    CONSTRAINT round_stalled_after_deadline CHECK (state <> 'stalled' OR closed_at > deadline_at),
-    CONSTRAINT round_dead_lettered CHECK ((state = 'dead_lettered') = (dead_lettered_at IS NOT NULL)),
-    CONSTRAINT round_dead_lettered_uncollected CHECK (dead_lettered_at IS NULL OR collected_at IS NULL
-                                                      AND dead_lettered_at > fresh_until),
-    CONSTRAINT round_collected CHECK (collected_at IS NULL OR quorum_nodes IS NOT NULL),
-    CONSTRAINT round_settled CHECK (settled_at IS NULL OR closed_at IS NOT NULL),
-    CONSTRAINT round_escalated CHECK (escalated_at >= escalate_at AND escalated_at <= deadline_at)
+    close_reason      text
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.2);
 -- Hot work is found through partial indexes on unsettled rounds, so that its cost does not grow with history.
 -- `round_no > 0`, which always holds, is a password: only a query that says it can use one of these. Else the planner, believing
@@ -129,9 +117,9 @@ CREATE INDEX round_opened ON quorate_store.round USING brin (opened_at) WITH (pa
 CREATE TABLE quorate_store.delivery (
     round_no       bigint NOT NULL,
     distributed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    payload_bytes  int NOT NULL CHECK (payload_bytes BETWEEN 1 AND 16777216),
+    payload_bytes  int NOT NULL,
     node_id        smallint NOT NULL,
-    payload_sha256 bytea NOT NULL CHECK (octet_length(payload_sha256) = 32),
+    payload_sha256 bytea NOT NULL,
     PRIMARY KEY (round_no, node_id)
 );
 
@@ -144,7 +132,8 @@ CREATE TABLE quorate_store.envelope (
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE quorate_store.envelope ALTER COLUMN payload SET STORAGE EXTERNAL;
 
--- One HTTP request of a delivery, committed before it is sent.
+-- One HTTP request of a delivery, committed before it is sent; but for those that round.claimed_nodes stands for. View attempt_state shows
+-- all of them.
 CREATE TABLE quorate_store.attempt (
     round_no    bigint NOT NULL,
     reserved_at timestamptz NOT NULL,
@@ -163,16 +152,33 @@ CREATE TABLE quorate_store.attempt (
 
 -- A verified receipt, once per node of a round.
 CREATE TABLE quorate_store.ack (
-    round_no bigint NOT NULL,
-    acked_at timestamptz NOT NULL,
-    route    quorate_store.route NOT NULL,
-    node_id  smallint NOT NULL,
-    attempt  smallint NOT NULL,
-    late     boolean NOT NULL,
-    receipt  bytea NOT NULL CHECK (octet_length(receipt) = 64),
+    round_no    bigint NOT NULL,
+    acked_at    timestamptz NOT NULL,
+    route       quorate_store.route NOT NULL,
+    node_id     smallint NOT NULL,
+    attempt     smallint NOT NULL,
+    http_status smallint,
+    late        boolean NOT NULL,
+    receipt     bytea NOT NULL,
     PRIMARY KEY (round_no, node_id)
 );
 CREATE INDEX ack_late ON quorate_store.ack (round_no) WHERE late;
+
+CREATE VIEW quorate_store.attempt_state AS
+SELECT a.round_no, a.node_id, a.route, a.attempt, a.owner, a.reserved_at, a.xmin AS reserved_in, a.retry_at, a.resends, a.finished_at,
+       a.http_status, a.outcome
+  FROM quorate_store.attempt a
+UNION ALL
+SELECT r.round_no, c.node_id, 'primary', 1::smallint, r.claimed_by, r.claimed_at, NULL, NULL, 0::smallint, k.acked_at, k.http_status,
+       CASE WHEN k.round_no IS NOT NULL THEN 'ack'::quorate_store.outcome END
+  FROM quorate_store.round r
+ CROSS JOIN unnest(r.claimed_nodes) AS c (node_id)
+  LEFT JOIN quorate_store.ack k ON k.round_no = r.round_no AND k.node_id = c.node_id AND k.route = 'primary' AND k.attempt = 1
+ WHERE NOT EXISTS (SELECT FROM quorate_store.attempt a
+                    WHERE a.round_no = r.round_no AND a.node_id = c.node_id AND a.route = 'primary' AND a.attempt = 1);
+COMMENT ON VIEW quorate_store.attempt_state IS
+'Every attempt, those included that a claim stands for: of such a one its ack says the outcome. outcome NULL: under way. reserved_in: the
+transaction that wrote its row.';
 
 -- What distribute refused.
 CREATE TABLE quorate_store.rejection (

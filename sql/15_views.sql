@@ -13,13 +13,13 @@ SELECT d.round_no, d.node_id, d.payload_sha256, d.payload_bytes, r.settled_at,
  CROSS JOIN LATERAL (
        SELECT count(*) AS used, count(*) FILTER (WHERE a.outcome IS NULL) AS under_way,
               COALESCE(bool_or(a.outcome = 'refused'), false) AS refused, max(a.retry_at) AS retry_at
-         FROM quorate_store.attempt a WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'primary') p
+         FROM quorate_store.attempt_state a WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'primary') p
  CROSS JOIN LATERAL (
        SELECT count(*) AS used, count(*) FILTER (WHERE a.outcome IS NULL) AS under_way,
               COALESCE(bool_or(a.outcome = 'refused'), false) AS refused, max(a.retry_at) AS retry_at
-         FROM quorate_store.attempt a WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'backup') b
+         FROM quorate_store.attempt_state a WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'backup') b
   LEFT JOIN LATERAL (
-       SELECT a.outcome FROM quorate_store.attempt a
+       SELECT a.outcome FROM quorate_store.attempt_state a
         WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.outcome IS NOT NULL
         ORDER BY a.finished_at DESC, a.attempt DESC LIMIT 1) o ON true
  -- What each route still allows by its own history, and whether the round still lets anyone try.
@@ -68,8 +68,8 @@ the SHA-256 and the size are left.';
 CREATE OR REPLACE VIEW quorate.attempts AS
 SELECT l.round_id, a.node_id::int AS node_id, a.route::text AS route, a.attempt::int AS attempt, c.name AS coordinator, a.reserved_at,
        a.finished_at, a.outcome::text AS outcome, a.http_status::int AS http_status, a.resends::int AS resends
-  FROM quorate_store.attempt a
-  JOIN quorate_store.ledger l ON l.round_no = a.round_no
+  FROM quorate_store.ledger l
+ CROSS JOIN LATERAL (SELECT * FROM quorate_store.attempt_state s WHERE s.round_no = l.round_no OFFSET 0) a -- as in deliveries
   LEFT JOIN quorate_store.coordinator c ON c.instance_no = a.owner;
 COMMENT ON VIEW quorate.attempts IS
 'Every HTTP request that was reserved. outcome NULL: under way. resends: how often another coordinator sent it again under the same number.';

@@ -1,17 +1,20 @@
 -- Opening rounds: nonce, quorum, nodes and policy are fixed here, for ever.
 
 CREATE OR REPLACE FUNCTION quorate_store.check_policy(
-    p_round_id text, p_quorum int, p_nonce bigint, p_timeout interval, p_budget int, p_base interval, p_max interval,
-    p_deadline interval, p_freshness interval, p_after text) RETURNS void
+    p_round_ids text[], p_quorum int, p_nonce bigint, p_timeout interval, p_budget int, p_base interval, p_max interval,
+    p_deadline interval, p_freshness interval, p_after text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_longest CONSTANT interval := make_interval(secs => 3155760000); -- 100 years
     v_life interval := least(p_deadline, p_freshness);
+    v_round_id text;
 BEGIN
-    IF p_round_id IS NULL OR p_round_id !~ '^[A-Za-z0-9_-]{1,128}$' THEN
-        PERFORM quorate_store.invalid(format('round id "%s" is malformed', left(COALESCE(p_round_id, 'NULL'), 200)),
-            'Use 1 to 128 of A-Z, a-z, 0-9, _ and -.');
-    END IF;
+    FOREACH v_round_id IN ARRAY p_round_ids LOOP
+        IF v_round_id IS NULL OR v_round_id !~ '^[A-Za-z0-9_-]{1,128}$' THEN
+            PERFORM quorate_store.invalid(format('round id "%s" is malformed', left(COALESCE(v_round_id, 'NULL'), 200)),
+                'Use 1 to 128 of A-Z, a-z, 0-9, _ and -.');
+        END IF;
+    END LOOP;
     IF p_quorum IS NULL OR p_quorum < 1 THEN
         PERFORM quorate_store.invalid(format('quorum %s is below 1', COALESCE(p_quorum::text, 'NULL')),
             'Use 1 up to the number of nodes.');
@@ -19,7 +22,7 @@ BEGIN
     IF p_nonce < 1 THEN
         PERFORM quorate_store.invalid(format('nonce %s is not positive', p_nonce), 'Use 1 to 9223372036854775807, or NULL for a random one.');
     END IF;
-    IF p_timeout IS NULL OR p_budget IS NULL OR p_base IS NULL OR p_max IS NULL OR p_deadline IS NULL OR p_after IS NULL THEN
+    IF num_nulls(p_timeout, p_budget, p_base, p_max, p_deadline, p_after) > 0 THEN
         PERFORM quorate_store.invalid('a policy argument is NULL', 'Only freshness may be NULL; leave the others out for their defaults.');
     END IF;
     IF p_budget NOT BETWEEN 1 AND 100 THEN
@@ -42,9 +45,10 @@ BEGIN
     IF p_after NOT IN ('continue', 'stop') THEN
         PERFORM quorate_store.invalid(format('after_quorum "%s" is unknown', left(p_after, 50)), 'Use continue or stop.');
     END IF;
+    RETURN true;
 END $$;
-COMMENT ON FUNCTION quorate_store.check_policy(text, int, bigint, interval, int, interval, interval, interval, interval, text) IS
-    'Raises QR007 unless a round could be opened so.';
+COMMENT ON FUNCTION quorate_store.check_policy(text[], int, bigint, interval, int, interval, interval, interval, interval, text) IS
+    'Raises QR007 unless rounds could be opened so.';
 
 CREATE OR REPLACE FUNCTION quorate_store.choose_nodes(p_quorum int, p_node_ids int[], OUT node_ids smallint[], OUT versions int[])
 LANGUAGE plpgsql STABLE AS $$
@@ -57,10 +61,9 @@ BEGIN
     IF v_asked > 255 THEN
         PERFORM quorate_store.invalid(format('%s nodes are too many', v_asked), 'A round has at most 255.');
     END IF;
-    SELECT array_agg(n.node_id ORDER BY n.node_id), array_agg(n.current_version ORDER BY n.node_id)
-      INTO node_ids, versions
-      FROM quorate_store.node n
-     WHERE n.enabled AND (p_node_ids IS NULL OR n.node_id = ANY (p_node_ids));
+    SELECT array_agg(x.node_id), array_agg(x.current_version) INTO node_ids, versions
+      FROM (SELECT n.node_id, n.current_version FROM quorate_store.node n
+             WHERE n.enabled AND (p_node_ids IS NULL OR n.node_id = ANY (p_node_ids)) ORDER BY n.node_id) x;
     IF v_asked <> COALESCE(cardinality(node_ids), 0) THEN
         IF v_asked <> (SELECT count(DISTINCT a) FROM unnest(p_node_ids) a) THEN
             PERFORM quorate_store.invalid(format('a node stands twice in %s', p_node_ids));
@@ -81,69 +84,104 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate_store.choose_nodes(int, int[]) IS
-    'The nodes of a new round, ascending, with the version of each that the round keeps. Errors: QR007, QR008.';
+    'The nodes of new rounds, ascending, with the version of each that the rounds keep. Errors: QR007, QR008.';
 
-CREATE OR REPLACE FUNCTION quorate_store.enter_ledger(p_round_id text, p_nonce bigint) RETURNS quorate_store.ledger
+CREATE OR REPLACE FUNCTION quorate_store.refuse_used(p_round_ids text[], p_entered text[], p_nonce bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_entry quorate_store.ledger;
-    v_state text;
+    v_used record;
+BEGIN
+    SELECT l.round_id, l.nonce, r.state INTO v_used
+      FROM quorate_store.ledger l LEFT JOIN quorate_store.round r ON r.round_no = l.round_no
+     WHERE l.round_id = ANY (p_round_ids) AND l.round_id <> ALL (COALESCE(p_entered, '{}')) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'round id "%" is already used', v_used.round_id
+            USING ERRCODE = 'QR006', HINT = 'A round id is used once, for ever.',
+                  DETAIL = format('The existing round has nonce %s and state %s.', v_used.nonce, COALESCE(v_used.state::text, 'pruned'));
+    ELSIF p_round_ids <@ p_entered THEN
+        PERFORM quorate_store.invalid('a round id stands twice in one call');
+    ELSIF p_nonce IS NOT NULL THEN
+        RAISE EXCEPTION 'nonce % is already used', p_nonce
+            USING ERRCODE = 'QR005', HINT = 'A nonce is used once, for ever; NULL draws a fresh one.';
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate_store.refuse_used(text[], text[], bigint) IS
+    'Says why the ledger took only p_entered of these round ids: QR006, QR007 or QR005. Returns if none is so: a drawn nonce met a used one.';
+
+CREATE OR REPLACE FUNCTION quorate_store.enter_ledger(p_round_ids text[], p_nonce bigint, OUT round_nos bigint[], OUT nonces bigint[])
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_ids text[];
 BEGIN
     LOOP
-        INSERT INTO quorate_store.ledger (round_id, nonce)
-        VALUES (p_round_id, COALESCE(p_nonce, quorate_store.random_nonce()))
-        ON CONFLICT DO NOTHING
-        RETURNING * INTO v_entry;
-        IF FOUND THEN
-            RETURN v_entry;
-        END IF;
-        SELECT l.* INTO v_entry FROM quorate_store.ledger l WHERE l.round_id = p_round_id;
-        IF FOUND THEN
-            SELECT r.state::text INTO v_state FROM quorate_store.round r WHERE r.round_no = v_entry.round_no;
-            RAISE EXCEPTION 'round id "%" is already used', p_round_id
-                USING ERRCODE = 'QR006', HINT = 'A round id is used once, for ever.',
-                      DETAIL = format('The existing round has nonce %s and state %s.', v_entry.nonce, COALESCE(v_state, 'pruned'));
-        END IF;
-        IF p_nonce IS NOT NULL THEN
-            RAISE EXCEPTION 'nonce % is already used', p_nonce
-                USING ERRCODE = 'QR005', HINT = 'A nonce is used once, for ever; NULL draws a fresh one.';
-        END IF;
+        -- In one order for everybody, so that two calls with the same ids never deadlock.
+        WITH entered AS (
+            INSERT INTO quorate_store.ledger AS l (round_id, nonce)
+            SELECT u, COALESCE(p_nonce, quorate_store.random_nonce()) FROM unnest(p_round_ids) AS u WHERE u <> ALL (COALESCE(v_ids, '{}')) ORDER BY u
+            ON CONFLICT DO NOTHING RETURNING l.round_no, l.round_id, l.nonce)
+        SELECT round_nos || array_agg(e.round_no), v_ids || array_agg(e.round_id), nonces || array_agg(e.nonce)
+          INTO round_nos, v_ids, nonces FROM entered e;
+        EXIT WHEN cardinality(v_ids) = cardinality(p_round_ids);
+        PERFORM quorate_store.refuse_used(p_round_ids, v_ids, p_nonce);
         -- A drawn nonce met a used one (once in 2^63 / rounds): draw again.
     END LOOP;
+    IF v_ids <> p_round_ids THEN
+        SELECT array_agg(e.round_no ORDER BY array_position(p_round_ids, e.round_id)), array_agg(e.nonce ORDER BY array_position(p_round_ids, e.round_id))
+          INTO round_nos, nonces FROM unnest(round_nos, nonces, v_ids) AS e (round_no, nonce, round_id);
+    END IF;
 END $$;
-COMMENT ON FUNCTION quorate_store.enter_ledger(text, bigint) IS
-    'Writes a round id and a nonce (NULL: drawn) into the permanent ledger. Errors: QR006, QR005.';
+COMMENT ON FUNCTION quorate_store.enter_ledger(text[], bigint) IS
+    'Writes round ids, each with p_nonce or, if that is NULL, a drawn one, into the permanent ledger. Result: in the order given. Errors: QR006, QR005, QR007.';
 
-CREATE OR REPLACE FUNCTION quorate_store.new_round(
-    p_round_id text, p_quorum int, p_node_ids int[], p_nonce bigint, p_timeout interval, p_budget int, p_base interval,
-    p_max interval, p_deadline interval, p_freshness interval, p_after text,
-    OUT round_no bigint, OUT nonce bigint, OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
-    OUT fresh_until timestamptz)
+CREATE OR REPLACE FUNCTION quorate_store.new_rounds(
+    p_round_ids text[], p_quorum int, p_node_ids int[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget int,
+    p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
+RETURNS TABLE (round_id text, nonce bigint, opened_at timestamptz, escalate_at timestamptz, deadline_at timestamptz,
+               fresh_until timestamptz)
 LANGUAGE plpgsql AS $$
+#variable_conflict use_column
 DECLARE
-    v_nodes record;
-    v_entry quorate_store.ledger;
     -- Months and days become hours, as comparisons see them: a calendar or a time zone never moves a deadline.
-    v_deadline interval := make_interval(secs => extract(epoch FROM p_deadline)::float8);
+    v_life interval := make_interval(secs => extract(epoch FROM p_deadline)::float8);
     v_freshness interval := make_interval(secs => extract(epoch FROM p_freshness)::float8);
+    v_checked boolean := quorate_store.check_policy(p_round_ids, p_quorum, p_nonce, p_timeout, p_budget, p_base, p_max, v_life,
+                                                    v_freshness, p_after);
+    v_nodes record := quorate_store.choose_nodes(p_quorum, p_node_ids);
+    v_opened timestamptz := clock_timestamp();
+    v_fresh timestamptz := v_opened + v_freshness;
+    v_deadline timestamptz := least(v_opened + v_life, v_fresh);
+    v_escalate timestamptz := v_opened + make_interval(secs => extract(epoch FROM v_deadline - v_opened)::float8 / 2);
+    v_entered record;
+    v_limit int;
 BEGIN
-    PERFORM quorate_store.check_policy(p_round_id, p_quorum, p_nonce, p_timeout, p_budget, p_base, p_max, v_deadline,
-                                       v_freshness, p_after);
-    SELECT * INTO v_nodes FROM quorate_store.choose_nodes(p_quorum, p_node_ids);
-    v_entry := quorate_store.enter_ledger(p_round_id, p_nonce);
-    round_no := v_entry.round_no;
-    nonce := v_entry.nonce;
-    opened_at := clock_timestamp();
-    fresh_until := opened_at + v_freshness;
-    deadline_at := least(opened_at + v_deadline, fresh_until);
-    escalate_at := opened_at + make_interval(secs => extract(epoch FROM deadline_at - opened_at)::float8 / 2);
-    INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
-                                     max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions)
-    VALUES (round_no, opened_at, escalate_at, deadline_at, fresh_until, p_timeout, p_base, p_max,
-            p_after::quorate_store.after_quorum, p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions);
+    v_entered := quorate_store.enter_ledger(p_round_ids, p_nonce);
+    SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d
+     WHERE EXISTS (SELECT FROM unnest(p_payloads) AS u WHERE octet_length(u) NOT BETWEEN 1 AND d.max_envelope_bytes);
+    IF FOUND THEN
+        PERFORM quorate_store.refuse_sizes(p_round_ids, p_node_ids, p_payloads, v_limit);
+    END IF;
+    RETURN QUERY
+    WITH entered AS MATERIALIZED (
+        SELECT u.round_no, u.round_id, u.nonce, u.i
+          FROM unnest(v_entered.round_nos, p_round_ids, v_entered.nonces) WITH ORDINALITY AS u (round_no, round_id, nonce, i)),
+    opened AS (
+        INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
+                                         max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions)
+        SELECT n.round_no, v_opened, v_escalate, v_deadline, v_fresh, p_timeout, p_base, p_max, p_after::quorate_store.after_quorum,
+               p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions FROM entered n),
+    shares AS MATERIALIZED (
+        SELECT n.round_no, p_node_ids[k] AS node_id, p_payloads[(n.i - 1) * cardinality(p_node_ids) + k] AS payload
+          FROM entered n CROSS JOIN generate_series(1, cardinality(p_node_ids)) AS k WHERE p_payloads IS NOT NULL),
+    delivered AS (
+        INSERT INTO quorate_store.delivery (round_no, distributed_at, node_id, payload_sha256, payload_bytes)
+        SELECT s.round_no, v_opened, s.node_id, sha256(s.payload), octet_length(s.payload) FROM shares s),
+    enveloped AS (
+        INSERT INTO quorate_store.envelope (round_no, node_id, payload) SELECT s.round_no, s.node_id, s.payload FROM shares s)
+    SELECT n.round_id, n.nonce, v_opened, v_escalate, v_deadline, v_fresh FROM entered n ORDER BY n.i;
 END $$;
-COMMENT ON FUNCTION quorate_store.new_round(text, int, int[], bigint, interval, int, interval, interval, interval, interval, text) IS
-    'What open_round and submit_round share: checks, the ledger entry and the round itself.';
+COMMENT ON FUNCTION quorate_store.new_rounds(text[], int, int[], bytea[], bigint, interval, int, interval, interval, interval, interval, text) IS
+    'What open_round, submit_round and submit_rounds share: checks, the ledger entries, the rounds, and, unless p_payloads is NULL, their envelopes, '
+    'round by round in the order of p_node_ids.';
 
 CREATE FUNCTION quorate.open_round(
     round_id text, quorum int, node_ids int[] DEFAULT NULL, INOUT nonce bigint DEFAULT NULL,
@@ -153,17 +191,10 @@ CREATE FUNCTION quorate.open_round(
     OUT fresh_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
-DECLARE
-    v_round record;
 BEGIN
-    SELECT * INTO v_round
-      FROM quorate_store.new_round(round_id, quorum, node_ids, nonce, per_share_timeout, retry_budget, base_backoff, max_backoff,
-                                   round_deadline, freshness, after_quorum);
-    nonce := v_round.nonce;
-    opened_at := v_round.opened_at;
-    escalate_at := v_round.escalate_at;
-    deadline_at := v_round.deadline_at;
-    fresh_until := v_round.fresh_until;
+    SELECT n.nonce, n.opened_at, n.escalate_at, n.deadline_at, n.fresh_until INTO nonce, opened_at, escalate_at, deadline_at, fresh_until
+      FROM quorate_store.new_rounds(ARRAY[round_id], quorum, node_ids, NULL, nonce, per_share_timeout, retry_budget, base_backoff, max_backoff,
+                                    round_deadline, freshness, after_quorum) n;
 END $$;
 COMMENT ON FUNCTION quorate.open_round(text, int, int[], bigint, interval, int, interval, interval, interval, interval, text) IS
 'Opens a round and fixes its nonce, quorum, nodes (with their URLs and keys as they are now) and policy for ever.

@@ -1,29 +1,34 @@
 -- Distributing envelopes: each gets its verdict, and every refusal is a row.
 
-CREATE OR REPLACE FUNCTION quorate_store.check_envelopes(p_node_ids int[], p_payloads bytea[]) RETURNS void
+CREATE OR REPLACE FUNCTION quorate_store.check_envelopes(p_rounds int, p_node_ids int[], p_payloads bytea[]) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    v_bytes bigint;
+    v_bytes bigint := 0;
+    v_payload bytea;
 BEGIN
-    IF p_node_ids IS NULL OR p_payloads IS NULL OR cardinality(p_node_ids) <> cardinality(p_payloads)
+    IF p_node_ids IS NULL OR p_payloads IS NULL OR cardinality(p_node_ids) * p_rounds <> cardinality(p_payloads)
        OR array_ndims(p_node_ids) > 1 OR array_ndims(p_payloads) > 1
        OR array_lower(p_node_ids, 1) <> 1 OR array_lower(p_payloads, 1) <> 1 THEN
         PERFORM quorate_store.invalid(format('%s node ids stand against %s payloads',
-            COALESCE(cardinality(p_node_ids)::text, 'NULL'), COALESCE(cardinality(p_payloads)::text, 'NULL')),
-            'Give two plain arrays of one length, subscripted from 1.');
+            COALESCE((cardinality(p_node_ids) * p_rounds)::text, 'NULL'), COALESCE(cardinality(p_payloads)::text, 'NULL')),
+            'Give two plain arrays that fit together, subscripted from 1.');
     END IF;
     IF array_position(p_node_ids, NULL) IS NOT NULL THEN
         PERFORM quorate_store.invalid('a node id is NULL');
     END IF;
-    IF array_position(p_payloads, NULL) IS NOT NULL THEN
-        PERFORM quorate_store.invalid('a payload is NULL');
-    END IF;
-    SELECT sum(octet_length(u)) INTO v_bytes FROM unnest(p_payloads) u;
+    FOREACH v_payload IN ARRAY p_payloads LOOP
+        IF v_payload IS NULL THEN
+            PERFORM quorate_store.invalid('a payload is NULL');
+        END IF;
+        v_bytes := v_bytes + octet_length(v_payload);
+    END LOOP;
     IF v_bytes > 268435456 THEN
         PERFORM quorate_store.invalid(format('the payloads of one call have %s bytes', v_bytes), 'Keep them at 268435456 (256 MiB) or fewer.');
     END IF;
+    RETURN true;
 END $$;
-COMMENT ON FUNCTION quorate_store.check_envelopes(int[], bytea[]) IS 'Raises QR007 unless the two arrays fit together and pass the limit of one call.';
+COMMENT ON FUNCTION quorate_store.check_envelopes(int, int[], bytea[]) IS
+    'Raises QR007 unless there is a payload for each node of each of p_rounds rounds, and all of them pass the limit of one call.';
 
 CREATE FUNCTION quorate.distribute(round_id text, nonce bigint, node_ids int[], payloads bytea[])
 RETURNS TABLE (node_id int, verdict text)
@@ -37,13 +42,13 @@ DECLARE
     v_verdict quorate_store.verdict;
     v_accepted boolean := false;
 BEGIN
-    PERFORM quorate_store.check_envelopes(node_ids, payloads);
+    PERFORM quorate_store.check_envelopes(1, node_ids, payloads);
     IF round_id IS NULL OR nonce IS NULL THEN
         PERFORM quorate_store.invalid('distribute needs a round id and a nonce, not NULL');
     END IF;
     SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d;
     -- The round's row lock: it cannot end, nor be claimed, between a verdict and this transaction's commit.
-    SELECT r.round_no, r.state, r.deadline_at, r.node_ids, r.owner, l.nonce INTO v_round
+    SELECT r.round_no, r.state, r.deadline_at, r.node_ids, l.nonce INTO v_round
       FROM quorate_store.ledger l JOIN quorate_store.round r ON r.round_no = l.round_no
      WHERE l.round_id = distribute.round_id
        FOR UPDATE OF r;
@@ -76,9 +81,7 @@ BEGIN
         RETURN QUERY SELECT distribute.node_ids[i], v_verdict::text;
     END LOOP;
     IF v_accepted THEN
-        IF v_round.owner <> 0 THEN
-            UPDATE quorate_store.round r SET news = true WHERE r.round_no = v_round.round_no;
-        END IF;
+        UPDATE quorate_store.round r SET news = true WHERE r.round_no = v_round.round_no;
         PERFORM pg_notify('quorate_work', '');
     END IF;
 END $$;
@@ -88,45 +91,3 @@ Result: one row per envelope in the order given, with the first verdict that mat
 duplicate (the same bytes as before by SHA-256: harmless), conflict, round_closed, accepted. Refusals do not abort the caller''s
 other envelopes; each is a row in quorate.rejections.
 Errors: QR007 for NULLs, arrays that do not fit together and too many bytes. Locks: the round''s row, until the transaction ends: commit soon.';
-
-CREATE FUNCTION quorate.submit_round(
-    round_id text, quorum int, node_ids int[], payloads bytea[], INOUT nonce bigint DEFAULT NULL,
-    per_share_timeout interval DEFAULT '2 s', retry_budget int DEFAULT 4, base_backoff interval DEFAULT '50 ms',
-    max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,
-    after_quorum text DEFAULT 'continue', OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
-    OUT fresh_until timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
-#variable_conflict use_variable
-DECLARE
-    v_round record;
-    v_limit int;
-    v_refused text;
-BEGIN
-    PERFORM quorate_store.check_envelopes(node_ids, payloads);
-    SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d;
-    SELECT * INTO v_round
-      FROM quorate_store.new_round(round_id, quorum, node_ids, nonce, per_share_timeout, retry_budget, base_backoff, max_backoff,
-                                   round_deadline, freshness, after_quorum);
-    SELECT string_agg(format('node %s: invalid_payload, %s bytes', u.node_id, octet_length(u.payload)), '; ' ORDER BY u.node_id)
-      INTO v_refused
-      FROM unnest(node_ids, payloads) AS u (node_id, payload)
-     WHERE octet_length(u.payload) NOT BETWEEN 1 AND v_limit;
-    IF v_refused IS NOT NULL THEN
-        RAISE EXCEPTION 'an envelope of round "%" was refused, so nothing was stored', round_id
-            USING ERRCODE = 'QR009', DETAIL = v_refused, HINT = format('An envelope has 1 to %s bytes.', v_limit);
-    END IF;
-    INSERT INTO quorate_store.delivery (round_no, node_id, payload_sha256, payload_bytes)
-    SELECT v_round.round_no, u.node_id, sha256(u.payload), octet_length(u.payload)
-      FROM unnest(node_ids, payloads) AS u (node_id, payload);
-    INSERT INTO quorate_store.envelope (round_no, node_id, payload)
-    SELECT v_round.round_no, u.node_id, u.payload FROM unnest(node_ids, payloads) AS u (node_id, payload);
-    PERFORM pg_notify('quorate_work', '');
-    nonce := v_round.nonce;
-    opened_at := v_round.opened_at;
-    escalate_at := v_round.escalate_at;
-    deadline_at := v_round.deadline_at;
-    fresh_until := v_round.fresh_until;
-END $$;
-COMMENT ON FUNCTION quorate.submit_round(text, int, int[], bytea[], bigint, interval, int, interval, interval, interval, interval, text) IS
-'open_round and distribute in one commit, all or nothing: the round''s nodes are node_ids, and node_ids[i] is sent payloads[i].
-Arguments, result and errors as for open_round; besides, QR009 when an envelope is refused (DETAIL says which and why).';

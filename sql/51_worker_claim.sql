@@ -7,7 +7,7 @@ CREATE TYPE quorate_store.work AS (
     node_version int, payload_bytes int, payload_sha256 bytea, acked boolean, primary_used smallint,
     primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint,
     backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint,
-    payload bytea);
+    payload bytea, quorum smallint);
 COMMENT ON TYPE quorate_store.work IS
 'All that a coordinator needs to go on with a delivery and its round; node_id NULL: a round without any. Times are microseconds left (negative: past).
 used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved by this very transaction, so that it
@@ -33,7 +33,7 @@ BEGIN
            b.used, b.refused, b.open, b.mine, (extract(epoch FROM b.retry_at - v_now) * 1000000)::bigint,
            (extract(epoch FROM v_now) * 1000000)::bigint,
            CASE WHEN (p.mine OR b.mine) AND d.payload_bytes <= 512 AND k.round_no IS NULL THEN
-               (SELECT e.payload FROM quorate_store.envelope e WHERE e.round_no = d.round_no AND e.node_id = d.node_id) END
+               (SELECT e.payload FROM quorate_store.envelope e WHERE e.round_no = d.round_no AND e.node_id = d.node_id) END, r.quorum
       FROM unnest(p_round_nos) AS u (round_no)
       JOIN quorate_store.round r ON r.round_no = u.round_no
       JOIN quorate_store.ledger l ON l.round_no = r.round_no
@@ -42,19 +42,61 @@ BEGIN
      CROSS JOIN LATERAL (
            SELECT count(*)::smallint AS used, COALESCE(bool_or(a.outcome = 'refused'), false) AS refused,
                   COALESCE(max(a.attempt) FILTER (WHERE a.outcome IS NULL), 0)::smallint AS open,
-                  COALESCE(bool_or(a.xmin = v_this) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
-             FROM quorate_store.attempt a
+                  COALESCE(bool_or(a.reserved_in = v_this AND a.owner = r.owner) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
+             FROM quorate_store.attempt_state a
             WHERE a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'primary') p
      CROSS JOIN LATERAL (
            SELECT count(*)::smallint AS used, COALESCE(bool_or(a.outcome = 'refused'), false) AS refused,
                   COALESCE(max(a.attempt) FILTER (WHERE a.outcome IS NULL), 0)::smallint AS open,
-                  COALESCE(bool_or(a.xmin = v_this) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
-             FROM quorate_store.attempt a
+                  COALESCE(bool_or(a.reserved_in = v_this AND a.owner = r.owner) FILTER (WHERE a.outcome IS NULL), false) AS mine, max(a.retry_at) AS retry_at
+             FROM quorate_store.attempt_state a
             WHERE r.escalated_at IS NOT NULL
               AND a.round_no = d.round_no AND a.node_id = d.node_id AND a.route = 'backup') b;
 END $$;
 COMMENT ON FUNCTION quorate_store.round_work(bigint[]) IS
 'A row of work per delivery of the rounds named, or one for a round without any.';
+
+CREATE OR REPLACE FUNCTION quorate_store.write_out(p_round_nos bigint[], p_node_ids smallint[]) RETURNS void
+LANGUAGE sql AS $$
+    INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at)
+    SELECT r.round_no, n.node_id, 'primary', 1, r.claimed_by, r.claimed_at
+      FROM unnest(p_round_nos, p_node_ids) AS u (round_no, node_id)
+      JOIN quorate_store.round r ON r.round_no = u.round_no AND r.settled_at IS NULL
+     CROSS JOIN unnest(r.claimed_nodes) AS n (node_id)
+     WHERE (p_node_ids IS NULL OR n.node_id = u.node_id)
+       AND (SELECT true FROM quorate_store.ack k
+             WHERE k.round_no = r.round_no AND k.node_id = n.node_id AND k.route = 'primary' AND k.attempt = 1) IS NULL
+    ON CONFLICT DO NOTHING
+$$;
+COMMENT ON FUNCTION quorate_store.write_out(bigint[], smallint[]) IS
+'Gives attempts that a claim stands for a row of their own, as whoever claimed them reserved them, unless they brought the ack: those of the
+deliveries named, or, with p_node_ids NULL, all of the rounds named.';
+
+CREATE OR REPLACE FUNCTION quorate_store.take_over(p_instance int, p_round_nos bigint[], p_busy int[], p_left boolean) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();
+BEGIN
+    IF p_left THEN
+        -- A predecessor may have left an attempt whose outcome was on its way when the next one began: only the newest is sent again.
+        PERFORM quorate_store.write_out(p_round_nos, NULL);
+        UPDATE quorate_store.attempt a SET outcome = 'in_doubt', finished_at = v_now
+          FROM unnest(p_round_nos) AS u (round_no)
+         WHERE a.round_no = u.round_no AND a.outcome IS NULL
+           AND a.attempt < (SELECT max(n.attempt) FROM quorate_store.attempt n
+                             WHERE n.round_no = a.round_no AND n.node_id = a.node_id AND n.route = a.route);
+    END IF;
+    INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at)
+    SELECT r.round_no, d.node_id, 'primary', 1, p_instance, v_now
+      FROM unnest(p_round_nos) AS u (round_no)
+      JOIN quorate_store.round r ON r.round_no = u.round_no AND r.state = 'open' AND v_now <= r.deadline_at
+      JOIN quorate_store.delivery d ON d.round_no = r.round_no AND d.node_id <> ALL (COALESCE(r.claimed_nodes, '{}'))
+     WHERE r.node_versions[array_position(r.node_ids, d.node_id)] <> ALL (p_busy)
+    ON CONFLICT DO NOTHING;
+END $$;
+COMMENT ON FUNCTION quorate_store.take_over(int, bigint[], int[], boolean) IS
+'Goes on with rounds just claimed whose deliveries have a past, or came late: reserves first attempts where there is none, but for busy nodes. p_left: a
+predecessor may have left attempts under way.';
 
 CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
 RETURNS SETOF quorate_store.work
@@ -64,46 +106,57 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 DECLARE
     v_now timestamptz;
     v_left int[];
-    v_claimed bigint[];
-    v_renewed bigint[];
+    v_more bigint[];
 BEGIN
     IF NOT quorate_store.enter_batch(p_instance) THEN
         RETURN;
     END IF;
     v_left := ARRAY(SELECT c.instance_no FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
-    WITH picked AS (SELECT r.round_no FROM quorate_store.round r
-                     WHERE r.settled_at IS NULL AND r.owner = ANY (v_left || 0) AND r.round_no > 0
-                     LIMIT least(p_max, p_slots) FOR UPDATE SKIP LOCKED),
-    claimed AS (UPDATE quorate_store.round r SET owner = p_instance, news = false FROM picked p
-                 WHERE r.round_no = p.round_no RETURNING r.round_no)
-    SELECT array_agg(c.round_no) INTO v_claimed FROM claimed c;
-    WITH picked AS (SELECT r.round_no FROM quorate_store.round r
-                     WHERE r.settled_at IS NULL AND r.owner = p_instance AND r.news AND r.round_no > 0
-                     LIMIT p_slots - COALESCE(cardinality(v_claimed), 0) FOR UPDATE SKIP LOCKED),
-    renewed AS (UPDATE quorate_store.round r SET news = false FROM picked p WHERE r.round_no = p.round_no RETURNING r.round_no)
-    SELECT array_agg(n.round_no) INTO v_renewed FROM renewed n;
-    v_claimed := v_claimed || v_renewed;
-    IF v_claimed IS NULL THEN
-        RETURN;
-    END IF;
     v_now := clock_timestamp();
+    v_more := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                     WHERE r.settled_at IS NULL AND r.news AND r.round_no > 0
+                       AND r.owner = ANY (CASE WHEN p_max > 0 THEN ARRAY[p_instance, 0] ELSE ARRAY[p_instance] END)
+                     LIMIT CASE WHEN p_max > 0 THEN least(p_max, p_slots) ELSE p_slots END FOR UPDATE SKIP LOCKED);
     IF cardinality(v_left) > 0 THEN
-        -- A predecessor may have left an attempt whose outcome was on its way when the next one began: only the newest is sent again.
-        UPDATE quorate_store.attempt a SET outcome = 'in_doubt', finished_at = v_now
-          FROM unnest(v_claimed) AS u (round_no)
-         WHERE a.round_no = u.round_no AND a.outcome IS NULL
-           AND a.attempt < (SELECT max(n.attempt) FROM quorate_store.attempt n
-                             WHERE n.round_no = a.round_no AND n.node_id = a.node_id AND n.route = a.route);
+        v_more := v_more || ARRAY(SELECT r.round_no FROM quorate_store.round r
+                                   WHERE r.settled_at IS NULL AND r.owner = ANY (v_left) AND r.round_no > 0
+                                   LIMIT greatest(0, least(p_max, p_slots) - cardinality(v_more)) FOR UPDATE SKIP LOCKED);
     END IF;
-    -- The claim reserves each delivery's first attempt as well, unless its endpoint has no free slot.
-    INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at)
-    SELECT r.round_no, d.node_id, 'primary', 1, p_instance, v_now
-      FROM unnest(v_claimed) AS u (round_no)
-      JOIN quorate_store.round r ON r.round_no = u.round_no AND r.state = 'open' AND v_now <= r.deadline_at
-      JOIN quorate_store.delivery d ON d.round_no = r.round_no
-     WHERE r.node_versions[array_position(r.node_ids, d.node_id)] <> ALL (p_busy)
-    ON CONFLICT DO NOTHING;
-    RETURN QUERY SELECT * FROM quorate_store.round_work(v_claimed);
+    -- Rounds that came with their envelopes: committed together, so this statement sees these if it sees the round. (A round whose envelopes
+    -- came later is news; its lock, had too late for this snapshot, shows that, and it is left to the next call.)
+    RETURN QUERY
+    WITH picked AS MATERIALIZED (
+        SELECT r.round_no, r.state, r.deadline_at, r.node_ids, r.node_versions FROM quorate_store.round r
+         WHERE r.settled_at IS NULL AND r.owner = 0 AND NOT r.news AND r.round_no > 0
+         LIMIT greatest(0, least(p_max, p_slots) - cardinality(v_more)) FOR UPDATE SKIP LOCKED),
+    claimed AS (
+        UPDATE quorate_store.round r
+           SET owner = p_instance, claimed_nodes = f.node_ids, claimed_at = CASE WHEN f.node_ids IS NOT NULL THEN v_now END,
+               claimed_by = CASE WHEN f.node_ids IS NOT NULL THEN p_instance END
+          FROM (SELECT p.round_no, (SELECT array_agg(d.node_id) FROM quorate_store.delivery d
+                                     WHERE d.round_no = p.round_no AND p.state = 'open' AND v_now <= p.deadline_at
+                                       AND p.node_versions[array_position(p.node_ids, d.node_id)] <> ALL (p_busy)) AS node_ids
+                  FROM picked p) f
+         WHERE r.round_no = f.round_no
+        RETURNING r.*)
+    SELECT r.round_no, l.round_id, l.nonce, r.state::text, r.after_quorum = 'stop', r.escalated_at IS NOT NULL,
+           (extract(epoch FROM r.escalate_at - v_now) * 1000000)::bigint, (extract(epoch FROM r.deadline_at - v_now) * 1000000)::bigint,
+           (extract(epoch FROM r.per_share_timeout) * 1000000)::bigint, (extract(epoch FROM r.base_backoff) * 1000000)::bigint,
+           (extract(epoch FROM r.max_backoff) * 1000000)::bigint, r.retry_budget,
+           d.node_id, r.node_versions[array_position(r.node_ids, d.node_id)], d.payload_bytes, d.payload_sha256, false,
+           t.taken::int::smallint, false, t.taken::int::smallint, t.taken, NULL::bigint,
+           0::smallint, false, 0::smallint, false, NULL::bigint, (extract(epoch FROM v_now) * 1000000)::bigint,
+           CASE WHEN t.taken AND d.payload_bytes <= 512 THEN
+               (SELECT e.payload FROM quorate_store.envelope e WHERE e.round_no = d.round_no AND e.node_id = d.node_id) END, r.quorum
+      FROM claimed r
+      JOIN quorate_store.ledger l ON l.round_no = r.round_no
+      LEFT JOIN quorate_store.delivery d ON d.round_no = r.round_no
+     CROSS JOIN LATERAL (SELECT COALESCE(d.node_id = ANY (r.claimed_nodes), false)) AS t (taken);
+    IF cardinality(v_more) > 0 THEN
+        UPDATE quorate_store.round r SET owner = p_instance, news = false FROM unnest(v_more) AS u (round_no) WHERE r.round_no = u.round_no;
+        PERFORM quorate_store.take_over(p_instance, v_more, p_busy, cardinality(v_left) > 0);
+        RETURN QUERY SELECT * FROM quorate_store.round_work(v_more);
+    END IF;
 END $$;
 COMMENT ON FUNCTION quorate_worker.claim(int, int, int, int[]) IS
 'Claims up to p_max (0: none) unsettled rounds that nobody owns (or whose owner was fenced or has left), and takes those of the instance''s own that got new

@@ -20,6 +20,9 @@ BEGIN
                        WHERE r.round_no = ANY (p_round_nos) AND r.owner = p_instance AND v_alive
                        ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
     v_now := clock_timestamp();
+    IF 1 = ANY (p_attempts) THEN -- the claim may have reserved it
+        PERFORM quorate_store.write_out(v_locked, NULL);
+    END IF;
     RETURN QUERY
     WITH asked AS (
         SELECT u.round_no, u.node_id, u.route::quorate_store.route AS route, u.attempt
@@ -53,6 +56,33 @@ COMMENT ON FUNCTION quorate_worker.reserve(int, bigint[], smallint[], text[], sm
 Result, a row per attempt asked for: granted, or not because the node has acked, the deadline has passed or the round has ended; state: the round''s, or
 locked (ask again), fenced (the instance lost it) or gone (pruned). Idempotent by key.';
 
+CREATE OR REPLACE FUNCTION quorate_store.under_way(p_round_no bigint) RETURNS boolean
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM quorate_store.attempt_state a WHERE a.round_no = p_round_no AND a.outcome IS NULL);
+END $$;
+COMMENT ON FUNCTION quorate_store.under_way(bigint) IS 'True while an attempt of the round has no outcome. Not inlined: where it is seldom asked, it shall cost nothing else.';
+
+CREATE OR REPLACE FUNCTION quorate_store.record_outcomes(
+    p_instance int, p_now timestamptz, p_which bigint[], p_round_nos bigint[], p_node_ids smallint[], p_routes text[],
+    p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[]) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM quorate_store.write_out(array_agg(p_round_nos[i]), array_agg(p_node_ids[i]))
+       FROM unnest(p_which) AS i WHERE p_routes[i] = 'primary' AND p_attempts[i] = 1 HAVING count(*) > 0;
+    -- Fencing: only whom the attempt belongs to writes its outcome, and only once; the round's owner says in_doubt for a predecessor.
+    UPDATE quorate_store.attempt a
+       SET outcome = u.outcome::quorate_store.outcome, finished_at = p_now, http_status = u.status,
+           retry_at = p_now + u.retry_us * interval '1 microsecond'
+      FROM (SELECT p_round_nos[i] AS round_no, p_node_ids[i] AS node_id, p_routes[i] AS route, p_attempts[i] AS attempt,
+                   p_outcomes[i] AS outcome, p_statuses[i] AS status, p_retry_us[i] AS retry_us FROM unnest(p_which) AS i) u
+      JOIN quorate_store.round r ON r.round_no = u.round_no
+     WHERE a.round_no = u.round_no AND a.node_id = u.node_id AND a.route = u.route::quorate_store.route AND a.attempt = u.attempt
+       AND a.outcome IS NULL AND (a.owner = p_instance OR u.outcome = 'in_doubt' AND r.owner = p_instance);
+END $$;
+COMMENT ON FUNCTION quorate_store.record_outcomes(int, timestamptz, bigint[], bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[]) IS
+'Writes outcomes that no ack says, those of the subscripts p_which, into the rows of their attempts. The other arguments are those of record.';
+
 CREATE FUNCTION quorate_worker.record(
     p_instance int, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[],
     p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
@@ -64,73 +94,84 @@ DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
     v_locked bigint[];
     v_now timestamptz;
-    v_ended bigint[];
-    v_done bigint[];
+    v_rest bigint[];
+    v_round record;
 BEGIN
     v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
                        ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
     v_now := clock_timestamp(); -- after the locks: on time or late is decided by this one reading
-    INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt)
+    INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt)
     SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt, v_now,
-           NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.receipt
-      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_receipts) AS u (round_no, node_id, route, attempt, receipt)
+           NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.status, u.receipt
+      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_statuses, p_receipts)
+           AS u (round_no, node_id, route, attempt, status, receipt)
       JOIN quorate_store.round r ON r.round_no = u.round_no
      WHERE u.receipt IS NOT NULL AND u.round_no = ANY (v_locked)
     ON CONFLICT DO NOTHING;
-    -- Fencing: only whom the attempt belongs to writes its outcome, and only once; the round's owner says in_doubt for a predecessor.
-    UPDATE quorate_store.attempt a
-       SET outcome = u.outcome::quorate_store.outcome, finished_at = v_now, http_status = u.status,
-           retry_at = v_now + u.retry_us * interval '1 microsecond'
-      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_outcomes, p_statuses, p_retry_us)
-           AS u (round_no, node_id, route, attempt, outcome, status, retry_us)
-      JOIN quorate_store.round r ON r.round_no = u.round_no
-     WHERE a.round_no = u.round_no AND a.node_id = u.node_id AND a.route = u.route::quorate_store.route AND a.attempt = u.attempt
-       AND a.outcome IS NULL AND (a.owner = p_instance OR u.outcome = 'in_doubt' AND r.owner = p_instance)
-       AND v_alive AND u.round_no = ANY (v_locked);
-    -- Whoever has all acks and no attempt under way settles in the same breath.
-    v_done := ARRAY(SELECT r.round_no FROM unnest(v_locked) AS u (round_no)
-                      JOIN quorate_store.round r ON r.round_no = u.round_no
-                     WHERE r.settled_at IS NULL AND (r.state <> 'open' OR v_now <= r.deadline_at)
-                       AND cardinality(r.node_ids) = (SELECT count(*) FROM quorate_store.ack k WHERE k.round_no = r.round_no)
-                       AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0);
-    DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
-    WITH counted AS (
-        SELECT r.round_no, r.state, k.nodes,
-               CASE WHEN r.state <> 'open' THEN r.state
-                    WHEN v_now > r.deadline_at THEN 'stalled'
-                    WHEN cardinality(k.nodes) >= r.quorum THEN 'complete'
-                    ELSE 'open' END AS new_state,
-               r.round_no = ANY (v_done) AS done
-          FROM unnest(v_locked) AS u (round_no)
-          JOIN quorate_store.round r ON r.round_no = u.round_no
-         CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) AS nodes
-                               FROM quorate_store.ack a WHERE a.round_no = r.round_no AND NOT a.late) k),
-    ended AS (
-        UPDATE quorate_store.round r
-           SET state = c.new_state,
-               closed_at = COALESCE(r.closed_at, v_now),
-               close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
-               quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
-               settled_at = CASE WHEN c.done THEN v_now END,
-               news = r.news OR r.owner <> p_instance -- a fenced peer's receipt: the owner is to hear of it
-          FROM counted c
-         WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
-        RETURNING r.round_no, c.new_state <> c.state AS changed)
-    SELECT array_agg(e.round_no) FILTER (WHERE e.changed) INTO v_ended FROM ended e;
-    IF p_notify AND v_ended IS NOT NULL THEN
-        PERFORM pg_notify('quorate_round', l.round_id || ' ' || r.state::text)
-           FROM unnest(v_ended) AS u (round_no)
-           JOIN quorate_store.round r ON r.round_no = u.round_no JOIN quorate_store.ledger l ON l.round_no = r.round_no;
+    IF v_alive THEN
+        -- All but those that have no row of their own, because a claim stands for them, and of which their ack says it.
+        v_rest := ARRAY(SELECT u.i FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts)
+                                   WITH ORDINALITY AS u (round_no, node_id, route, attempt, i)
+                         WHERE ((SELECT u.attempt = 1 AND u.route = 'primary' AND k.attempt = 1 AND k.route = 'primary' FROM quorate_store.ack k
+                                  WHERE k.round_no = u.round_no AND k.node_id = u.node_id) IS NOT TRUE
+                                OR (SELECT true FROM quorate_store.attempt a WHERE a.round_no = u.round_no AND a.node_id = u.node_id
+                                                                               AND a.route = 'primary' AND a.attempt = 1))
+                           AND u.round_no = ANY (v_locked));
+        IF cardinality(v_rest) > 0 THEN
+            PERFORM quorate_store.record_outcomes(p_instance, v_now, v_rest, p_round_nos, p_node_ids, p_routes, p_attempts, p_outcomes,
+                                                  p_statuses, p_retry_us);
+        END IF;
     END IF;
-    RETURN QUERY
-    SELECT DISTINCT u.round_no,
-           CASE WHEN r.round_no IS NULL THEN 'gone' WHEN u.round_no <> ALL (v_locked) THEN 'locked'
-                WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced' ELSE r.state::text END,
-           r.settled_at IS NOT NULL,
-           CASE WHEN r.round_no = ANY (v_ended) AND r.state IN ('complete', 'stalled')
-                THEN (extract(epoch FROM r.closed_at - r.opened_at) * 1000000)::bigint END
-      FROM unnest(p_round_nos) AS u (round_no)
-      LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
+    FOR v_round IN
+        WITH counted AS MATERIALIZED (
+            SELECT r.round_no, r.state, r.owner, r.settled_at IS NOT NULL AS settled, k.nodes,
+                   CASE WHEN r.state <> 'open' THEN r.state
+                        WHEN v_now > r.deadline_at THEN 'stalled'
+                        WHEN cardinality(k.nodes) >= r.quorum THEN 'complete'
+                        ELSE 'open' END AS new_state,
+                   -- Whoever has all acks and no attempt under way settles in the same breath.
+                   r.settled_at IS NULL AND (r.state <> 'open' OR v_now <= r.deadline_at) AND k.acks = cardinality(r.node_ids)
+                   AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
+                   AND (k.firsts = cardinality(r.claimed_nodes) OR NOT quorate_store.under_way(r.round_no)) AS done
+              FROM unnest(v_locked) AS u (round_no)
+              JOIN quorate_store.round r ON r.round_no = u.round_no
+             CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) FILTER (WHERE NOT a.late) AS nodes, count(*) AS acks,
+                                       count(*) FILTER (WHERE a.node_id = ANY (r.claimed_nodes) AND a.route = 'primary' AND a.attempt = 1) AS firsts
+                                   FROM quorate_store.ack a WHERE a.round_no = r.round_no) k),
+        erased AS (DELETE FROM quorate_store.envelope e USING counted c WHERE c.done AND e.round_no = c.round_no),
+        ended AS (
+            UPDATE quorate_store.round r
+               SET state = c.new_state,
+                   closed_at = COALESCE(r.closed_at, v_now),
+                   close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
+                   quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
+                   settled_at = CASE WHEN c.done THEN v_now END,
+                   news = r.news OR r.owner <> p_instance -- a fenced peer's receipt: the owner is to hear of it
+              FROM counted c
+             WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
+            RETURNING r.round_no, r.opened_at)
+        SELECT c.round_no, c.owner, c.new_state, c.settled OR c.done AS settled, l.round_id,
+               CASE WHEN c.new_state <> c.state THEN (extract(epoch FROM v_now - e.opened_at) * 1000000)::bigint END AS ended_us
+          FROM counted c
+          JOIN quorate_store.ledger l ON l.round_no = c.round_no
+          LEFT JOIN ended e ON e.round_no = c.round_no
+    LOOP
+        IF p_notify AND v_round.ended_us IS NOT NULL THEN
+            PERFORM pg_notify('quorate_round', v_round.round_id || ' ' || v_round.new_state);
+        END IF;
+        round_no := v_round.round_no;
+        state := CASE WHEN NOT v_alive OR v_round.owner <> p_instance THEN 'fenced' ELSE v_round.new_state::text END;
+        settled := v_round.settled;
+        completed_us := v_round.ended_us;
+        RETURN NEXT;
+    END LOOP;
+    IF NOT p_round_nos <@ v_locked THEN
+        RETURN QUERY
+        SELECT DISTINCT u.round_no, CASE WHEN (SELECT true FROM quorate_store.round r WHERE r.round_no = u.round_no) THEN 'locked' ELSE 'gone' END,
+               false, NULL::bigint
+          FROM unnest(p_round_nos) AS u (round_no)
+         WHERE u.round_no <> ALL (v_locked);
+    END IF;
 END $$;
 COMMENT ON FUNCTION quorate_worker.record(int, boolean, bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[], bytea[]) IS
 'Records outcomes of attempts and, where p_receipts is not NULL, acks (verified by the caller), and completes every round whose t-th distinct on-time ack this stores,
@@ -201,7 +242,7 @@ BEGIN
     v_done := ARRAY(
         SELECT r.round_no FROM unnest(v_locked) AS u (round_no) JOIN quorate_store.round r ON r.round_no = u.round_no
          WHERE r.state <> 'open' AND r.settled_at IS NULL
-           AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
+           AND (SELECT count(*) FROM quorate_store.attempt_state a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
            AND (SELECT count(*) FROM quorate_store.delivery_state s WHERE s.round_no = r.round_no AND s.state = 'pending') = 0);
     DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
     UPDATE quorate_store.round r SET settled_at = v_now WHERE r.round_no = ANY (v_done);

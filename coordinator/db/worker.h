@@ -126,7 +126,7 @@ struct work_row {
     bool stop, escalated;
     int64_t escalate_us, deadline_us; /* left; negative: past */
     int64_t timeout_us, base_us, max_us, now_us;
-    int16_t retry_budget;
+    int16_t retry_budget, quorum;
     int16_t node_id; /* 0: the round has no delivery yet, and nothing below is set */
     int32_t node_version, payload_bytes;
     const unsigned char *payload_sha256;

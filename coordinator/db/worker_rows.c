@@ -101,7 +101,7 @@ static void get_route(const PGresult *result, int row, int column, struct route_
 }
 
 bool worker_work(const PGresult *result, int row, struct work_row *out) {
-    if (PQnfields(result) != 29) {
+    if (PQnfields(result) != 30) {
         return false;
     }
     *out = (struct work_row){.round_no = get_int8(result, row, 0),
@@ -115,6 +115,7 @@ bool worker_work(const PGresult *result, int row, struct work_row *out) {
                              .base_us = get_int8(result, row, 9),
                              .max_us = get_int8(result, row, 10),
                              .retry_budget = get_int2(result, row, 11),
+                             .quorum = get_int2(result, row, 29),
                              .node_id = get_int2(result, row, 12),
                              .node_version = get_int4(result, row, 13),
                              .payload_bytes = get_int4(result, row, 14),

@@ -11,6 +11,9 @@
 
 static const double PARKED_PAUSE_S = 0.02, FAILED_PAUSE_S = 0.05, FAILED_PAUSE_MAX_S = 1.0;
 static const double QUIET_S = 10.;
+/* A first ack changes nothing that anyone waits for: it goes with the one that makes the quorum, or after this long. A
+ * lone round is then written down at once, and not while its second ack waits for the commit of its first. */
+static const double PATIENCE_S = 0.005;
 static const size_t BATCH_LIMIT = 512;
 static const unsigned RESTART_AFTER = 8; /* failed batches in a row */
 
@@ -39,6 +42,18 @@ void lane_record(struct lane *lane, const struct attempt_record *record) {
         counted.counted_by = round->serial;
     }
     records_add(&lane->records, &counted);
+    if (round == NULL || !record->has_receipt || !round_awaits_more_acks(round)) {
+        lane->urgent = true;
+    } else if (!lane->urgent && !ev_is_active(&lane->patience)) {
+        ev_timer_set(&lane->patience, PATIENCE_S, 0.);
+        ev_timer_start(lane->coordinator->loop, &lane->patience);
+    }
+}
+
+static void on_patience_over(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct lane *lane = watcher->data;
+    lane->urgent = true;
 }
 
 void lane_read_owned(struct lane *lane, int64_t after) {
@@ -92,8 +107,8 @@ void lane_forget_round(struct lane *lane, struct round *round) {
 }
 
 static bool has_work(const struct lane *lane) {
-    return lane->records.count > 0 || lane->reserves != NULL || lane->loads != NULL || lane->escalates != NULL ||
-           lane->settles != NULL || lane->owned_wanted || lane->held_work != NULL;
+    return (lane->records.count > 0 && lane->urgent) || lane->reserves != NULL || lane->loads != NULL ||
+           lane->escalates != NULL || lane->settles != NULL || lane->owned_wanted || lane->held_work != NULL;
 }
 
 bool lane_idle(const struct lane *lane) {
@@ -150,6 +165,7 @@ static void on_pause_over(struct ev_loop *loop, ev_timer *watcher, int events) {
         records_add(&lane->records, &lane->parked.items[i]);
     }
     lane->parked.count = 0;
+    lane->urgent = true;
 }
 
 /* True when the fault lies with a row (data, integrity): it would fail for ever. Anything else, rights and missing
@@ -303,6 +319,8 @@ bool lane_start(struct lane *lane, struct coordinator *coordinator, const char *
     lane->limit = BATCH_LIMIT;
     ev_init(&lane->pause, on_pause_over);
     lane->pause.data = lane;
+    ev_init(&lane->patience, on_patience_over);
+    lane->patience.data = lane;
     lane->session = db_session_new(coordinator->loop, coordinator->settings.conninfo, coordinator->application_name,
                                    label, &HANDLER, lane);
     return lane->session != NULL;
@@ -313,6 +331,7 @@ void lane_free(struct lane *lane) {
         return;
     }
     ev_timer_stop(lane->coordinator->loop, &lane->pause);
+    ev_timer_stop(lane->coordinator->loop, &lane->patience);
     db_session_free(lane->session);
     lane_clear_batch(lane);
     PQclear(lane->held_work);

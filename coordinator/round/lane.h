@@ -36,7 +36,9 @@ struct lane {
     struct coordinator *coordinator;
     struct db_session *session;
     struct worker_scratch scratch;
-    ev_timer pause; /* after a failed batch, or with parked records */
+    ev_timer pause;    /* after a failed batch, or with parked records */
+    ev_timer patience; /* while no record is urgent */
+    bool urgent;       /* a record is here that is more than an ack that makes no quorum yet */
 
     /* What has piled up. */
     struct records records;

@@ -30,6 +30,8 @@ static bool add_records(struct lane *lane, size_t *room) {
     lane->records.count -= count;
     memmove(lane->records.items, lane->records.items + count, lane->records.count * sizeof *lane->records.items);
     *room -= count;
+    lane->urgent = lane->records.count > 0;
+    ev_timer_stop(lane->coordinator->loop, &lane->patience);
     add_step(lane, LANE_RECORD);
     return worker_send_record(lane->session, &lane->scratch, lane->coordinator->instance,
                               coordinator_time(lane->coordinator) >= lane->quiet_until, lane->batch.records.items,
@@ -244,6 +246,7 @@ void lane_requeue(struct lane *lane) {
         for (size_t i = 0; i < lane->batch.records.count; i++) {
             records_add(&lane->records, &lane->batch.records.items[i]);
         }
+        lane->urgent = lane->records.count > 0;
         requeue_tracks(lane, lane->batch.reserves, lane->batch.reserve_count, TRACK_RESERVING);
         for (size_t i = 0; i < lane->batch.escalate_count; i++) {
             struct round *round = round_find(c, lane->batch.escalates[i]);

@@ -10,6 +10,8 @@
 
 /* A round that should be settled and is not is looked at again after this long. */
 static const double LOOK_AGAIN_S = 0.1;
+/* This close to its deadline nothing of a round waits in memory. */
+static const double NEAR_DEADLINE_S = 0.1;
 
 struct round *round_find(struct coordinator *coordinator, int64_t round_no) {
     struct round *round;
@@ -71,6 +73,16 @@ static bool all_done(const struct round *round) {
     return true;
 }
 
+bool round_awaits_more_acks(const struct round *round) {
+    int acks = 1, under_way = -1; /* the one whose ack is asked about is still counted as under way */
+    for (const struct delivery *d = round->deliveries; d != NULL; d = d->next) {
+        acks += d->acked;
+        under_way += (d->track[ROUTE_PRIMARY].state == TRACK_SENDING) + (d->track[ROUTE_BACKUP].state == TRACK_SENDING);
+    }
+    return round->state == ROUND_OPEN && acks < round->quorum && under_way > 0 &&
+           coordinator_time(round->coordinator) + NEAR_DEADLINE_S < round->deadline_at;
+}
+
 static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct round *round = watcher->data;
@@ -113,6 +125,7 @@ static struct round *round_new(struct coordinator *coordinator, struct lane *lan
     round->base_us = row->base_us;
     round->max_us = row->max_us;
     round->retry_budget = row->retry_budget;
+    round->quorum = row->quorum;
     round->stop = row->stop;
     round->escalated = round->looked = row->escalated;
     round->state = row->state;

@@ -59,7 +59,7 @@ struct round {
     double escalate_at, deadline_at; /* by coordinator_time() */
     int64_t timeout_us, base_us, max_us;
     unsigned unrecorded; /* outcomes given to the lane and not committed yet */
-    int16_t retry_budget;
+    int16_t retry_budget, quorum;
     uint8_t fruitless; /* settles that were asked for and settled nothing */
     enum round_state state;
     bool stop; /* policy: stop after the quorum */
@@ -88,6 +88,9 @@ void round_check_done(struct round *round);
 
 /* No attempt of it starts any more; those that are committed and not sent are recorded as unsent. */
 void round_end_attempts(struct round *round);
+
+/* True while one more ack does not make the quorum, and further answers are on their way that may. */
+bool round_awaits_more_acks(const struct round *round);
 
 /* Looks again in a while. */
 void round_look_in(struct round *round, double seconds);

@@ -27,6 +27,7 @@ CREATE TEMP TABLE before AS SELECT p.oid FROM pg_proc p WHERE p.pronamespace = '
 \ir ../../sql/20_nodes.sql
 \ir ../../sql/30_open.sql
 \ir ../../sql/31_distribute.sql
+\ir ../../sql/32_submit.sql
 \ir ../../sql/40_collect.sql
 \ir ../../sql/50_worker_life.sql
 \ir ../../sql/51_worker_claim.sql

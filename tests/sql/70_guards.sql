@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(227);
+SELECT plan(242);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 4, true) \gset
@@ -12,8 +12,10 @@ SELECT quorate_worker.leave(:gone) \gset
 
 -- One round of each kind.
 
+SELECT array_agg(version) AS all_versions FROM quorate_store.node_version \gset
 SELECT pg_temp.submit('open', 2, '{1,2,4}') AS nonce \gset
-SELECT pg_temp.claim_all(:me) \gset
+SELECT pg_temp.claim_all(:me, :'all_versions') \gset
+SELECT pg_temp.reserve(:me, 'open', n, 1) FROM unnest('{1,2,4}'::int[]) n \g /dev/null
 SELECT pg_temp.record(:me, 'open', 1, 'ack') \gset
 SELECT pg_temp.past_round('stalled', 2, '{1,2}') \gset
 SELECT pg_temp.past_acks('stalled', '{1}') \gset
@@ -26,17 +28,22 @@ SELECT quorate.settle_round('dead') \gset
 SELECT pg_temp.submit('cancelled', 1, '{1}') \gset
 SELECT quorate.cancel_round('cancelled', 'why') \gset
 SELECT pg_temp.submit('settled', 2, '{1,2}') \gset
-SELECT pg_temp.claim_all(:me) \gset
+SELECT pg_temp.claim_all(:me, :'all_versions') \gset
+SELECT pg_temp.reserve(:me, 'settled', n, 1) FROM unnest('{1,2}'::int[]) n \g /dev/null
 SELECT pg_temp.record(:me, 'settled', n, 'ack') FROM unnest('{1,2}'::int[]) n \g /dev/null
 SELECT nonce AS nonce2 FROM quorate.open_round('half', 1, '{1,2}', round_deadline => '1 h') \gset
 SELECT verdict FROM quorate.distribute('half', :nonce2, '{1}', '{one}') \g /dev/null
 SELECT pg_temp.claim_all(:me) \gset
 SELECT quorate.cancel_round('half', 'why') \gset
 SELECT quorate.open_round('bare', 1, '{1,2}', round_deadline => '1 h') \g /dev/null
+SELECT pg_temp.submit('claimed', 2, '{1,2,3}') \gset
+SELECT pg_temp.submit('halted', 2, '{1,2}') \gset
+SELECT pg_temp.claim_all(:me, ARRAY(SELECT version FROM quorate_store.node_version WHERE node_id = 3)) \gset
+SELECT quorate.cancel_round('halted', 'why') \gset
 SELECT pg_temp.past_round('overdue', 2, '{1,2}') \gset
 SELECT pg_temp.past_acks('overdue', '{1,2}') \gset
 SELECT verdict FROM quorate.distribute('open', :nonce, '{1,9}', '{other,x}') \g /dev/null
-SELECT is(count(*)::int, 9, 'nine rounds') FROM quorate.rounds;
+SELECT is(count(*)::int, 11, 'eleven rounds') FROM quorate.rounds;
 
 -- Statements that must be refused with SQLSTATE 23xxx. Names of rounds in braces stand for their numbers.
 
@@ -119,6 +126,25 @@ INSERT INTO hostile (sql) VALUES
     ($$UPDATE quorate_store.round SET escalated_at = escalate_at - interval '1 s' WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.round SET escalated_at = deadline_at + interval '1 s' WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.round SET state = 'stalled', closed_at = clock_timestamp() WHERE round_no = {open}$$),
+    -- Rounds: the first claim stands for attempts, and is written once.
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{1}' WHERE round_no = {claimed}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{1,2,3}' WHERE round_no = {claimed}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = NULL, claimed_at = NULL, claimed_by = NULL WHERE round_no = {claimed}$$),
+    ($$UPDATE quorate_store.round SET claimed_at = clock_timestamp() WHERE round_no = {claimed}$$),
+    ($$UPDATE quorate_store.round SET claimed_by = 99 WHERE round_no = {claimed}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{1}' WHERE round_no = {bare}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{3}', claimed_at = clock_timestamp(), claimed_by = 1 WHERE round_no = {bare}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{1,NULL}', claimed_at = clock_timestamp(), claimed_by = 1 WHERE round_no = {bare}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{1}', claimed_at = 'infinity', claimed_by = 1 WHERE round_no = {bare}$$),
+    ($$UPDATE quorate_store.round SET claimed_nodes = '{1}', claimed_at = opened_at, claimed_by = 1 WHERE round_no = {complete}$$),
+    ($$INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at) VALUES ({claimed}, 1, 'primary', 1, 1, clock_timestamp())$$),
+    ($$INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt) VALUES ({claimed}, 3, 'primary', 1, clock_timestamp(), false, pg_temp.receipt(3))$$),
+    ($$INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt) VALUES ({claimed}, 1, 'primary', 2, clock_timestamp(), false, pg_temp.receipt(1))$$),
+    ($$INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt) VALUES ({claimed}, 1, 'primary', 1, clock_timestamp(), false, 99, pg_temp.receipt(1))$$),
+    ($$DO $x$ BEGIN
+           DELETE FROM quorate_store.envelope WHERE round_no = {halted};
+           UPDATE quorate_store.round SET settled_at = clock_timestamp() WHERE round_no = {halted};
+       END $x$ $$),
     -- Rounds: no way out of a terminal state but complete to dead_lettered.
     ($$UPDATE quorate_store.round SET state = 'dead_lettered', dead_lettered_at = clock_timestamp() WHERE round_no = {complete}$$),
     ($$UPDATE quorate_store.round SET quorum_nodes = '{1,2,3}' WHERE round_no = {complete}$$),

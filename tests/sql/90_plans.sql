@@ -53,7 +53,7 @@ BEGIN
     PERFORM pg_temp.start();
 END $$;
 CREATE FUNCTION pg_temp.record_all(p_instance int, p_rounds text, p_outcome text DEFAULT 'ack') RETURNS bigint LANGUAGE sql AS $$
-    WITH batch AS (SELECT a.* FROM quorate_store.ledger l JOIN quorate_store.attempt a USING (round_no) WHERE l.round_id LIKE p_rounds),
+    WITH batch AS (SELECT a.* FROM quorate_store.ledger l JOIN quorate_store.attempt_state a USING (round_no) WHERE l.round_id LIKE p_rounds),
     arrays AS MATERIALIZED (SELECT array_agg(round_no) AS r, array_agg(node_id) AS n, array_agg(route::text) AS o, array_agg(attempt) AS a,
                       array_agg(p_outcome) AS u, array_agg(NULL::smallint) AS s, array_agg(NULL::bigint) AS t,
                       array_agg(CASE WHEN p_outcome = 'ack' THEN pg_temp.receipt(node_id) END) AS k FROM batch)

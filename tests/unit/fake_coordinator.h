@@ -52,6 +52,7 @@ static inline struct work_row fake_row(int64_t round_no, int node_id) {
                              .base_us = 1000,
                              .max_us = 8000,
                              .retry_budget = 4,
+                             .quorum = 2,
                              .node_id = (int16_t)node_id,
                              .node_version = node_id,
                              .payload_bytes = 16,

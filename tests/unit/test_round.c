@@ -453,11 +453,50 @@ static int print_rounds(const char *conninfo, const char *instance, bool claim) 
     return good ? 0 : 1;
 }
 
+/* Which acks wait in memory for the one that makes the quorum: quorum, nodes under way, nodes acked before this one,
+ * end of the round. */
+static void an_ack_waits_only_for_one_that_can_make_the_quorum(void **state) {
+    (void)state;
+    static const struct {
+        int quorum, under_way, acked;
+        int64_t deadline_us;
+        enum round_state state;
+        bool awaits;
+    } CASES[] = {
+        {2, 2, 0, 100000000, ROUND_OPEN, true},      {2, 1, 0, 100000000, ROUND_OPEN, false},
+        {2, 2, 1, 100000000, ROUND_OPEN, false},     {3, 2, 1, 100000000, ROUND_OPEN, true},
+        {1, 3, 0, 100000000, ROUND_OPEN, false},     {2, 3, 0, 50000, ROUND_OPEN, false},
+        {2, 3, 0, 100000000, ROUND_COMPLETE, false},
+    };
+    for (size_t i = 0; i < COUNT(CASES); i++) {
+        struct coordinator c;
+        fake_start(&c, SLOTS);
+        const struct delivery *last = NULL;
+        for (int node_id = 1; node_id <= CASES[i].under_way + CASES[i].acked; node_id++) {
+            assert_non_null(fake_node(&c, node_id, "http://n/", NULL));
+            struct work_row row = fake_row(1, node_id);
+            row.quorum = (int16_t)CASES[i].quorum;
+            row.deadline_us = CASES[i].deadline_us;
+            row.acked = node_id > CASES[i].under_way;
+            struct delivery *delivery = fake_merge(&c, &row);
+            if (!row.acked) {
+                lane_forget_track(&delivery->track[ROUTE_PRIMARY]);
+                delivery->track[ROUTE_PRIMARY].state = TRACK_SENDING;
+            }
+            last = delivery;
+        }
+        last->round->state = CASES[i].state;
+        assert_int_equal(round_awaits_more_acks(last->round), CASES[i].awaits);
+        fake_stop(&c);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_primary_goes_on_from_its_history),
         cmocka_unit_test(a_backup_waits_for_the_escalation),
         cmocka_unit_test(an_end_closes_what_is_open),
+        cmocka_unit_test(an_ack_waits_only_for_one_that_can_make_the_quorum),
         cmocka_unit_test(a_claimed_attempt_whose_deadline_has_passed_is_not_sent),
         cmocka_unit_test(after_the_quorum_the_rest_goes_on),
         cmocka_unit_test(an_escalation_opens_the_backups_of_who_has_not_acked),
