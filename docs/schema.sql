@@ -233,6 +233,7 @@ CREATE TABLE quorate_store.coordinator (
     lease interval NOT NULL,
     started_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     heartbeat_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    holds_life boolean DEFAULT false NOT NULL,
     ended_at timestamp with time zone,
     end_reason text,
     cleared_at timestamp with time zone,
@@ -892,6 +893,9 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_store.ledger_pruned()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
+-- quorate_store.life_class()
+--   returns integer; immutable
+--
 -- quorate_store.new_rounds(p_round_ids text[], p_quorum integer, p_node_ids integer[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
 --   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile
 --
@@ -949,6 +953,9 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_worker.escalate(p_instance integer, p_round_nos bigint[])
 --   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
+-- quorate_worker.hold(p_instance integer)
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
+--
 -- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
@@ -964,6 +971,9 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
 --   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
+-- quorate_worker.release(p_instance integer, p_round_nos bigint[])
+--   returns TABLE(round_no bigint, state text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
 -- quorate_worker.reserve(p_instance integer, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
 --   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
@@ -972,3 +982,6 @@ ALTER TABLE ONLY quorate_store.node
 --
 -- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, p_count boolean, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+--
+-- quorate_worker.watch(p_instance integer, p_seen integer, OUT peer integer, OUT seen boolean, OUT free boolean, OUT fenced boolean)
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=900ms

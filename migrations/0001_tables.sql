@@ -61,6 +61,7 @@ CREATE TABLE quorate_store.coordinator (
     lease        interval NOT NULL CHECK (lease > interval '0'),
     started_at   timestamptz NOT NULL DEFAULT clock_timestamp(),
     heartbeat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    holds_life   boolean NOT NULL DEFAULT false, -- it has held its life lock: when that is free, it may be dead
     ended_at     timestamptz, -- fenced or left: from here on it reserves and records no attempt
     end_reason   text CHECK (end_reason IN ('left', 'fenced')),
     cleared_at   timestamptz, -- since when no unsettled round is left behind under its number

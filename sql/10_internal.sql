@@ -35,6 +35,11 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 1903521650 $$;
 COMMENT ON FUNCTION quorate_store.fence_class() IS
     'First key of the advisory locks (class, instance_no): a coordinator''s batches hold theirs shared, who fences it exclusively. ("quor" in ASCII.)';
 
+CREATE OR REPLACE FUNCTION quorate_store.life_class() RETURNS int
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 1903521644 $$;
+COMMENT ON FUNCTION quorate_store.life_class() IS
+    'First key of the advisory locks (class, instance_no) that a coordinator''s listening session holds as long as it lives. ("quol" in ASCII.)';
+
 CREATE OR REPLACE FUNCTION quorate_store.enter_batch(p_instance int) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -24,7 +24,7 @@ BEGIN
     SELECT c.instance_id INTO v_id FROM quorate_store.coordinator c WHERE c.instance_no = p_instance;
     BEGIN
         PERFORM pg_terminate_backend(s.pid) FROM pg_stat_activity s
-          WHERE s.application_name = 'quorate ' || v_id AND s.datname = current_database() AND s.pid <> pg_backend_pid();
+          WHERE s.application_name IN ('quorate ' || v_id, 'quorate ' || v_id || ' ring') AND s.datname = current_database() AND s.pid <> pg_backend_pid();
     EXCEPTION WHEN insufficient_privilege THEN
         NULL;
     END;
@@ -121,6 +121,60 @@ COMMENT ON FUNCTION quorate_worker.tick(int, boolean, int, boolean) IS
 p_notify false: closes without notifications (they are hints; for when the notification queue is full).
 Result: alive (false: fenced, rejoin under a new instance id), what was ended, whether rounds wait to be claimed, own rounds that stalled or
 were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), the database''s clock, and, if p_count, how many unsettled rounds the instance owns.';
+
+CREATE FUNCTION quorate_worker.hold(p_instance int) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF NOT pg_try_advisory_lock(quorate_store.life_class(), p_instance) THEN
+        RETURN false;
+    END IF;
+    UPDATE quorate_store.coordinator c SET holds_life = true WHERE c.instance_no = p_instance AND NOT c.holds_life;
+    RETURN true;
+END $$;
+COMMENT ON FUNCTION quorate_worker.hold(int) IS
+'Takes the instance''s life lock for this session: the server frees it the moment the connection dies, and a peer that waits for it takes over at once.
+False while a peer, or a session of this instance that is not gone yet, has it: ask again. Locks: that one, to the end of the session.';
+
+CREATE FUNCTION quorate_worker.watch(p_instance int, p_seen int, OUT peer int, OUT seen boolean, OUT free boolean, OUT fenced boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '900ms' AS $$
+BEGIN
+    seen := false;
+    free := false;
+    fenced := false;
+    -- The next one in the ring of those that live: each has one watcher, and after that one's death another.
+    SELECT c.instance_no INTO peer FROM quorate_store.coordinator c
+     WHERE c.cleared_at IS NULL AND c.ended_at IS NULL AND c.holds_life AND c.instance_no <> p_instance
+     ORDER BY c.instance_no < p_instance, c.instance_no LIMIT 1;
+    IF peer IS NULL THEN
+        RETURN;
+    END IF;
+    free := pg_try_advisory_xact_lock(quorate_store.life_class(), peer);
+    -- By this very session, so that the server has not been restarted since, which frees the locks of the living as well.
+    seen := NOT free OR peer = p_seen;
+    IF NOT free THEN
+        BEGIN
+            PERFORM pg_advisory_xact_lock(quorate_store.life_class(), peer);
+            free := true;
+        EXCEPTION WHEN lock_not_available THEN
+            RETURN; -- it lives
+        END;
+    END IF;
+    -- Its listening session is gone. The others go with their process, within moments; while one is there, it may live and come back.
+    -- (Not its own watch, which may wait for a lock and does not notice.)
+    IF seen AND NOT EXISTS (SELECT FROM pg_stat_activity s JOIN quorate_store.coordinator c ON s.application_name = 'quorate ' || c.instance_id
+                               WHERE c.instance_no = peer AND s.datname = current_database()) THEN
+        fenced := quorate_store.fence(peer);
+        IF fenced THEN
+            PERFORM pg_notify('quorate_work', '');
+        END IF;
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate_worker.watch(int, int) IS
+'Waits for the life lock of the next coordinator in the ring (ascending instance numbers, the lowest after the highest), and fences that one if it has died:
+if its lock is free that this session has seen held (p_seen: whose; now or in the call before), and all its sessions are gone. Waits less than a second, since
+who waits holds VACUUM back. To be called in a session that holds no life lock itself, lest two that watch each other deadlock.
+Result: peer: whom it watched (NULL: there is no other); seen: this session has seen that one''s lock held; free: it is free, look again soon; fenced: its
+rounds can be claimed.';
 
 CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$

@@ -262,3 +262,30 @@ COMMENT ON FUNCTION quorate_worker.settle(int, boolean, bigint[]) IS
 'Stalls those of the instance''s rounds that are past their deadline, and settles those that have ended and have no attempt left to make or await: erases
 their payloads. p_notify: as for record. Result, a row per round: its state (or locked, fenced, gone), whether it is settled, and microseconds
 from opening to its end if this call stalled it.';
+
+CREATE FUNCTION quorate_worker.release(p_instance int, p_round_nos bigint[])
+RETURNS TABLE (round_no bigint, state text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_alive boolean := quorate_store.enter_batch(p_instance);
+    v_locked bigint[];
+BEGIN
+    v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                       WHERE r.round_no = ANY (p_round_nos) AND r.owner = p_instance AND v_alive
+                       ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
+    -- As news: whoever claims them reads their past.
+    UPDATE quorate_store.round r SET owner = 0, news = true FROM unnest(v_locked) AS u (round_no)
+     WHERE r.round_no = u.round_no AND r.settled_at IS NULL;
+    IF cardinality(v_locked) > 0 THEN
+        PERFORM pg_notify('quorate_work', '');
+    END IF;
+    RETURN QUERY
+    SELECT u.round_no, CASE WHEN r.owner = p_instance AND v_alive AND r.settled_at IS NULL THEN 'locked' ELSE 'fenced' END
+      FROM unnest(p_round_nos) AS u (round_no)
+      LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
+END $$;
+COMMENT ON FUNCTION quorate_worker.release(int, bigint[]) IS
+'Gives rounds of the instance back, so that a peer claims them at once: for a coordinator that is to stop and has no request of them under way and no
+outcome unrecorded. Result, a row per round: locked (ask again), or fenced: the instance does not own it any more. Idempotent.';

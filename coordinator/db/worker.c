@@ -51,6 +51,19 @@ bool worker_send_leave(struct db_session *session, int32_t instance) {
     return db_session_send(session, "SELECT quorate_worker.leave($1)", &params);
 }
 
+bool worker_send_hold(struct db_session *session, int32_t instance) {
+    struct db_params params = {0};
+    db_param_int4(&params, instance);
+    return db_session_send(session, "SELECT quorate_worker.hold($1)", &params);
+}
+
+bool worker_send_watch(struct db_session *session, int32_t instance, int32_t seen) {
+    struct db_params params = {0};
+    db_param_int4(&params, instance);
+    db_param_int4(&params, seen);
+    return db_session_send(session, "SELECT * FROM quorate_worker.watch($1, $2)", &params);
+}
+
 static bool add_int4s(struct db_params *params, struct db_array *array, const int32_t *values, size_t count) {
     db_array_start(array, DB_INT4);
     for (size_t i = 0; i < count; i++) {
@@ -186,6 +199,14 @@ bool worker_send_escalate(struct db_session *session, struct worker_scratch *scr
     db_param_int4(&params, instance);
     return add_int8s(&params, &scratch->array[0], round_nos, count) &&
            db_session_send(session, "SELECT * FROM quorate_worker.escalate($1, $2)", &params);
+}
+
+bool worker_send_release(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
+                         const int64_t *round_nos, size_t count) {
+    struct db_params params = {0};
+    db_param_int4(&params, instance);
+    return add_int8s(&params, &scratch->array[0], round_nos, count) &&
+           db_session_send(session, "SELECT * FROM quorate_worker.release($1, $2)", &params);
 }
 
 bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,

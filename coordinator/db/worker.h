@@ -73,6 +73,8 @@ bool worker_send_join(struct db_session *session, const char *instance_id, const
                       int64_t lease_us) MUST_CHECK;
 bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) MUST_CHECK;
 bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
+bool worker_send_hold(struct db_session *session, int32_t instance) MUST_CHECK;
+bool worker_send_watch(struct db_session *session, int32_t instance, int32_t seen) MUST_CHECK;
 bool worker_send_node_versions(struct db_session *session, struct worker_scratch *scratch, const int32_t *versions,
                                size_t count) MUST_CHECK;
 bool worker_send_claim(struct db_session *session, struct worker_scratch *scratch, int32_t instance, int32_t max,
@@ -86,6 +88,8 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
                         const struct attempt_record *records, size_t count) MUST_CHECK;
 bool worker_send_escalate(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
                           const int64_t *round_nos, size_t count) MUST_CHECK;
+bool worker_send_release(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
+                         const int64_t *round_nos, size_t count) MUST_CHECK;
 bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
                         const int64_t *round_nos, size_t count) MUST_CHECK;
 
@@ -102,6 +106,13 @@ struct tick_row {
     struct db_array_reader failed; /* int8: round_no */
     int64_t now_us;
     int64_t owned; /* unsettled rounds of this instance; negative: not counted */
+};
+
+struct watch_row {
+    int32_t peer; /* 0: there is no other coordinator */
+    bool seen;    /* its life lock was seen held */
+    bool free;    /* that one's life lock was free */
+    bool fenced;
 };
 
 struct node_version_row {
@@ -162,6 +173,9 @@ struct round_row {
  * other code than this. */
 bool worker_joined(const PGresult *result, struct joined_row *out) MUST_CHECK;
 bool worker_tick(const PGresult *result, struct tick_row *out) MUST_CHECK;
+bool worker_held(const PGresult *result) MUST_CHECK; /* of hold: whether the lock is this session's now */
+bool worker_watched(const PGresult *result, struct watch_row *out) MUST_CHECK;
+bool worker_released(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
 bool worker_left(const PGresult *result) MUST_CHECK; /* false, too, when leave has to be asked again */
 bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) MUST_CHECK;
 bool worker_work(const PGresult *result, int row, struct work_row *out) MUST_CHECK;

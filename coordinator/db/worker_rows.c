@@ -88,6 +88,29 @@ bool worker_node_version(const PGresult *result, int row, struct node_version_ro
     return out->url != NULL && out->receipt_key != NULL;
 }
 
+bool worker_held(const PGresult *result) {
+    return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
+}
+
+bool worker_watched(const PGresult *result, struct watch_row *out) {
+    if (PQntuples(result) != 1 || PQnfields(result) != 4) {
+        return false;
+    }
+    *out = (struct watch_row){.peer = get_int4(result, 0, 0),
+                              .seen = get_bool(result, 0, 1),
+                              .free = get_bool(result, 0, 2),
+                              .fenced = get_bool(result, 0, 3)};
+    return true;
+}
+
+bool worker_released(const PGresult *result, int row, struct round_row *out) {
+    if (PQnfields(result) != 2) {
+        return false;
+    }
+    *out = (struct round_row){.round_no = get_int8(result, row, 0), .ended_after_us = -1};
+    return get_state(result, row, 1, &out->state);
+}
+
 bool worker_left(const PGresult *result) {
     return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
 }

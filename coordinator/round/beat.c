@@ -23,6 +23,8 @@ static void wake_in(struct beat *beat, double seconds) {
 static void call(struct beat *beat, enum beat_call what) {
     struct coordinator *c = beat->coordinator;
     bool sent = beat->listening || worker_send_listen(beat->session);
+    beat->holding = what == BEAT_TICK && !beat->held;
+    sent = sent && (!beat->holding || worker_send_hold(beat->session, c->instance));
     switch (what) {
     case BEAT_JOIN:
         sent = sent && worker_send_join(beat->session, c->instance_id, c->settings.name, c->settings.lease_us);
@@ -62,7 +64,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
 
 static void on_ready(void *context) {
     struct beat *beat = context;
-    beat->listening = false;
+    beat->listening = beat->held = false;
     beat->call = BEAT_NOTHING;
     beat->coordinator->work = true; /* what was notified meanwhile was not heard */
     next_call(beat);
@@ -156,6 +158,7 @@ static void on_sync(struct beat *beat) {
     beat->call = BEAT_NOTHING;
     beat->answer = NULL;
     if (beat->failed) {
+        beat->held = false; /* the lock may be ours, but nobody knows of it */
         PQclear(answer);
         wake_in(beat, TICK_S);
         if (++beat->failures % RESTART_AFTER == 0) {
@@ -205,6 +208,11 @@ static bool on_result(void *context, PGresult *result) {
         on_sync(beat);
         return false;
     case PGRES_TUPLES_OK:
+        if (beat->holding) {
+            beat->holding = false;
+            beat->held = worker_held(result);
+            return false;
+        }
         PQclear(beat->answer);
         beat->answer = result;
         return true;

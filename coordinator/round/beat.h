@@ -20,8 +20,10 @@ struct beat {
     PGresult *answer;    /* of that call, until its commit is confirmed */
     unsigned ticks, failures;
     bool listening;
-    bool quiet;  /* the notification queue is full: close rounds without notifications */
-    bool failed; /* an error came instead of an answer */
+    bool held;    /* this session holds the instance's life lock */
+    bool holding; /* it was asked for in front of the call under way */
+    bool quiet;   /* the notification queue is full: close rounds without notifications */
+    bool failed;  /* an error came instead of an answer */
     char last_error[256];
 };
 

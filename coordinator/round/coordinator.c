@@ -108,7 +108,7 @@ bool coordinator_start(struct coordinator *c, struct ev_loop *loop, const struct
             return error_set(err, EXIT_UNEXPECTED, "out of memory");
         }
     }
-    if (!beat_start(&c->beat, c)) {
+    if (!beat_start(&c->beat, c) || !ring_start(&c->ring, c)) {
         return error_set(err, EXIT_UNEXPECTED, "out of memory");
     }
     ev_prepare_start(loop, &c->prepare);
@@ -136,6 +136,7 @@ void coordinator_free(struct coordinator *c) {
     courier_free_parcels(c); /* no handler was called for them */
     drop_rounds(c);
     beat_free(&c->beat);
+    ring_free(&c->ring);
     for (int i = 0; i < LANE_COUNT; i++) {
         lane_free(&c->lanes[i]);
     }
@@ -170,7 +171,7 @@ void coordinator_gauges(const struct coordinator *c, struct metrics_gauges *gaug
             }
         }
     }
-    gauges->database_losses = db_session_losses(c->beat.session);
+    gauges->database_losses = db_session_losses(c->beat.session) + db_session_losses(c->ring.session);
     for (int i = 0; i < LANE_COUNT; i++) {
         gauges->database_losses += db_session_losses(c->lanes[i].session);
     }
@@ -206,4 +207,5 @@ void coordinator_fenced(struct coordinator *c) {
         db_session_restart(c->lanes[i].session, "fenced: joining again", c->application_name);
     }
     beat_rejoin(&c->beat);
+    ring_rejoin(&c->ring);
 }

@@ -12,6 +12,7 @@
 #include "round/lane.h"
 #include "round/metrics.h"
 #include "round/node.h"
+#include "round/ring.h"
 #include "round/round.h"
 #include "transport/http.h"
 #include "wire/key.h"
@@ -37,6 +38,7 @@ struct coordinator {
     int32_t instance;                     /* the fencing token; 0: not joined */
     int64_t clock_offset_us;              /* the database's clock minus clock_monotonic_us() */
     struct beat beat;
+    struct ring ring;
     struct lane lanes[LANE_COUNT];
     struct node_book nodes;
     struct round *rounds;

@@ -133,7 +133,7 @@ void lane_clear_batch(struct lane *lane) {
     release_claim(lane);
     lane->batch.records.count = 0;
     lane->batch.reserve_count = lane->batch.load_count = 0;
-    lane->batch.escalate_count = lane->batch.settle_count = 0;
+    lane->batch.escalate_count = lane->batch.settle_count = lane->batch.release_count = 0;
     lane->batch.step_count = lane->batch.next_step = 0;
     lane->batch.commits = lane->batch.sync_seen = lane->batch.failed = lane->batch.load_failed = lane->batch.under_way =
         false;
@@ -145,7 +145,8 @@ void lane_turn(struct lane *lane) {
         (lane->failures > 0 && ev_is_active(&lane->pause))) {
         return;
     }
-    if ((has_work(lane) || (c->work && !c->claiming && !c->draining)) && !lane_build(lane)) {
+    bool wanted = c->draining ? c->rounds != NULL : c->work && !c->claiming;
+    if ((has_work(lane) || wanted) && !lane_build(lane)) {
         /* Half a batch may be queued: only a new connection knows where it stands. All of it is asked again. */
         db_session_restart(lane->session, "a batch could not be sent", NULL);
     }
@@ -343,4 +344,5 @@ void lane_free(struct lane *lane) {
     free(lane->batch.loads);
     free(lane->batch.escalates);
     free(lane->batch.settles);
+    free(lane->batch.releases);
 }

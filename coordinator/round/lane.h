@@ -20,6 +20,7 @@ enum lane_step {
     LANE_RESERVE,
     LANE_ESCALATE,
     LANE_SETTLE,
+    LANE_RELEASE,
     LANE_CLAIM,
     LANE_OWNED,
     LANE_LOAD,  /* a transaction of its own, sent right behind the first */
@@ -61,8 +62,8 @@ struct lane {
         struct records records;
         struct attempt_key *reserves, *loads;
         size_t reserve_count, load_count;
-        int64_t *escalates, *settles;
-        size_t escalate_count, settle_count;
+        int64_t *escalates, *settles, *releases;
+        size_t escalate_count, settle_count, release_count;
         bool claims;
         int32_t claim_max, claim_slots;
         double began;

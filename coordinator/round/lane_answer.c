@@ -146,6 +146,24 @@ static void answer_settle(struct lane *lane, const PGresult *result) {
     }
 }
 
+static void answer_release(struct lane *lane, const PGresult *result) {
+    struct coordinator *c = lane->coordinator;
+    for (int i = 0; i < PQntuples(result); i++) {
+        struct round_row row;
+        if (!worker_released(result, i, &row)) {
+            bad_shape("release");
+            return;
+        }
+        struct round *round = round_find(c, row.round_no);
+        if (round != NULL && row.state == ROUND_LOCKED) {
+            round->ask_release = false;
+            round->release_at = coordinator_time(c) + LOCKED_PAUSE_S;
+        } else if (round != NULL) {
+            round_drop(round);
+        }
+    }
+}
+
 /* True when all node versions of the rows are known. */
 static bool nodes_known(struct lane *lane, const PGresult *result) {
     struct work_row row;
@@ -225,6 +243,9 @@ void lane_answer(struct lane *lane) {
     }
     if (results[LANE_SETTLE] != NULL) {
         answer_settle(lane, results[LANE_SETTLE]);
+    }
+    if (results[LANE_RELEASE] != NULL) {
+        answer_release(lane, results[LANE_RELEASE]);
     }
     if (results[LANE_CLAIM] != NULL) {
         answer_work(lane, LANE_CLAIM);

@@ -90,6 +90,29 @@ static bool add_settles(struct lane *lane, size_t *room) {
                               lane->batch.settle_count);
 }
 
+/* Draining: rounds go to peers one by one, each as soon as nothing of it is under way here. */
+static bool add_releases(struct lane *lane, size_t *room) {
+    struct coordinator *c = lane->coordinator;
+    size_t most = *room > 1 ? SETTLE_MAX : *room;
+    if (!c->draining || most == 0) {
+        return true;
+    }
+    lane->batch.releases = lane_memory(lane->batch.releases, most * sizeof *lane->batch.releases);
+    for (struct round *round = c->rounds; round != NULL && lane->batch.release_count < most; round = round->hh.next) {
+        if (round->lane == lane && round_releasable(round)) {
+            round->ask_release = true;
+            lane->batch.releases[lane->batch.release_count++] = round->round_no;
+        }
+    }
+    if (lane->batch.release_count == 0) {
+        return true;
+    }
+    *room -= 1;
+    add_step(lane, LANE_RELEASE);
+    return worker_send_release(lane->session, &lane->scratch, c->instance, lane->batch.releases,
+                               lane->batch.release_count);
+}
+
 static bool add_claim(struct lane *lane, size_t room) {
     struct coordinator *c = lane->coordinator;
     if (lane->owned_wanted && room > 0) {
@@ -103,7 +126,9 @@ static bool add_claim(struct lane *lane, size_t room) {
     size_t busy_count, versions = HASH_COUNT(c->nodes.nodes);
     int32_t *busy = lane_memory(NULL, (versions + 1) * sizeof *busy);
     int32_t most = node_book_room(&c->nodes, coordinator_time(c), CLAIM_MAX, busy, versions, &busy_count);
-    if (most == 0 || (unsigned)most < c->settings.slots_per_endpoint / 8) {
+    unsigned worth =
+        c->settings.slots_per_endpoint / 8 < CLAIM_MAX / 2 ? c->settings.slots_per_endpoint / 8 : CLAIM_MAX / 2;
+    if (most == 0 || (unsigned)most < worth) {
         free(busy);
         return true; /* not worth a claim: more slots are about to become free */
     }
@@ -188,7 +213,7 @@ bool lane_build(struct lane *lane) {
     }
     lane->batch.commits = true; /* from the first statement on, all of it is taken back if something fails */
     if (!add_records(lane, &room) || !add_reserves(lane, &room) || !add_escalates(lane, &room) ||
-        !add_settles(lane, &room) || !add_claim(lane, room)) {
+        !add_settles(lane, &room) || !add_releases(lane, &room) || !add_claim(lane, room)) {
         return false;
     }
     lane->batch.commits = lane->batch.step_count > 0;
@@ -226,6 +251,13 @@ void lane_give_up(struct lane *lane) {
             round_look_in(round, GIVEN_UP_PAUSE_S);
         }
         lane->batch.escalate_count = lane->batch.settle_count = 0;
+    } else if (lane->batch.release_count > 0) {
+        round_no = lane->batch.releases[0];
+        if ((round = round_find(c, round_no)) != NULL) {
+            round->ask_release = false;
+            round->release_at = coordinator_time(c) + GIVEN_UP_PAUSE_S; /* leaving gives it back, too */
+        }
+        lane->batch.release_count = 0;
     }
     log_event(LOG_ERROR, "given_up", "round_no=%lld sqlstate=%s", (long long)round_no, lane->batch.sqlstate);
 }
@@ -260,6 +292,12 @@ void lane_requeue(struct lane *lane) {
             if (round != NULL) {
                 round->ask_settle = false;
                 lane_settle(lane, round);
+            }
+        }
+        for (size_t i = 0; i < lane->batch.release_count; i++) {
+            struct round *round = round_find(c, lane->batch.releases[i]);
+            if (round != NULL) {
+                round->ask_release = false;
             }
         }
         c->work = c->work || lane->batch.claims;

@@ -83,6 +83,18 @@ bool round_awaits_more_acks(const struct round *round) {
            coordinator_time(round->coordinator) + NEAR_DEADLINE_S < round->deadline_at;
 }
 
+bool round_releasable(const struct round *round) {
+    bool held = round->unrecorded > 0 || round->ask_escalate || round->ask_settle || round->ask_release ||
+                coordinator_time(round->coordinator) < round->release_at;
+    for (const struct delivery *d = round->deliveries; d != NULL && !held; d = d->next) {
+        for (int r = 0; r < ROUTE_COUNT; r++) {
+            enum track_state state = d->track[r].state;
+            held = held || state == TRACK_RESERVING || state == TRACK_LOADING || state == TRACK_SENDING;
+        }
+    }
+    return !held;
+}
+
 static void look(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct round *round = watcher->data;

@@ -67,6 +67,8 @@ struct round {
     bool escalated;
     bool looked;                   /* the database has looked whether to escalate: it does so once */
     bool ask_escalate, ask_settle; /* stands in that list, or is in the batch under way */
+    bool ask_release;              /* is in the batch under way */
+    double release_at;             /* not asked before: someone else held its row */
     char round_id[];
 };
 
@@ -91,6 +93,9 @@ void round_end_attempts(struct round *round);
 
 /* True while one more ack does not make the quorum, and further answers are on their way that may. */
 bool round_awaits_more_acks(const struct round *round);
+
+/* True when it can be given back to others now: no request or batch of it is under way, and no outcome unrecorded. */
+bool round_releasable(const struct round *round);
 
 /* Looks again in a while. */
 void round_look_in(struct round *round, double seconds);

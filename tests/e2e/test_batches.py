@@ -74,6 +74,15 @@ def test_rounds_end_while_the_notification_queue_is_full(lab, names):
     assert refused | ({"settle"} & set(names) if "record" in names else set()) == set(names)
 
 
+@pytest.mark.parametrize("slots", ["1", "10000"])
+def test_rounds_are_claimed_however_many_slots_there_are(lab, slots):
+    """A claim waits until it is worth it, but never for more slots than one claim takes."""
+    nodes = lab.some_nodes(2)
+    lab.coordinator(options=("--slots", slots))
+    rounds = [lab.db.submit(2, nodes) for _ in range(5)]
+    assert {lab.db.wait_settled(round_id)["state"] for round_id in rounds} == {"complete"}
+
+
 def test_attempts_never_exceed_the_slots_of_an_endpoint(lab):
     """Forty rounds that are owned already get their envelopes at once: two are attempted, the others wait for a slot."""
     slots, lock = 2, threading.Lock()

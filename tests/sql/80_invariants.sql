@@ -24,7 +24,7 @@ DECLARE
     v record;
     v_outcome text := (ARRAY['ack', 'ack', 'ack', 'timeout', 'refused', 'http_error', 'in_doubt', 'bad_receipt'])[1 + floor(random() * 8)];
 BEGIN
-    SELECT l.round_id, a.* INTO v FROM quorate_store.attempt a JOIN quorate_store.ledger l USING (round_no) WHERE a.outcome IS NULL ORDER BY random() LIMIT 1;
+    SELECT l.round_id, a.* INTO v FROM quorate_store.attempt_state a JOIN quorate_store.ledger l USING (round_no) WHERE a.outcome IS NULL ORDER BY random() LIMIT 1;
     IF FOUND THEN
         PERFORM pg_temp.record(p_hand, v.round_id, v.node_id, v_outcome, v.attempt, v.route::text);
         IF random() < 0.1 THEN -- and again, as after a commit that nobody heard of
@@ -76,7 +76,7 @@ BEGIN
         WHEN 'reserve' THEN -- the next attempt, or the one that is under way, of a few deliveries; and now and then a wrong number
             PERFORM quorate_worker.escalate(v_hand, ARRAY(SELECT round_no FROM quorate_store.round WHERE owner = v_hand AND settled_at IS NULL));
             PERFORM pg_temp.reserve(v_hand, x.round_id, x.node_id,
-                (SELECT count(*) FILTER (WHERE outcome IS NOT NULL) + CASE WHEN random() < 0.1 THEN 2 ELSE 1 END FROM quorate_store.attempt a
+                (SELECT count(*) FILTER (WHERE outcome IS NOT NULL) + CASE WHEN random() < 0.1 THEN 2 ELSE 1 END FROM quorate_store.attempt_state a
                   WHERE a.round_no = x.round_no AND a.node_id = x.node_id AND a.route::text = x.route)::int, x.route)
                FROM (SELECT d.round_no, l.round_id, d.node_id,
                             CASE WHEN r.escalated_at IS NOT NULL AND random() < 0.7 THEN 'backup' ELSE 'primary' END AS route
@@ -95,7 +95,7 @@ BEGIN
             UPDATE hands SET instance = v_hand WHERE slot = v_slot;
             PERFORM quorate_worker.claim(v_hand, 1000, 1000000, '{}');
             PERFORM pg_temp.reserve(v_hand, l.round_id, a.node_id, a.attempt, a.route::text)
-               FROM quorate_store.attempt a JOIN quorate_store.round r USING (round_no) JOIN quorate_store.ledger l USING (round_no)
+               FROM quorate_store.attempt_state a JOIN quorate_store.round r USING (round_no) JOIN quorate_store.ledger l USING (round_no)
               WHERE r.owner = v_hand AND a.owner <> v_hand AND a.outcome IS NULL;
         WHEN 'prune' THEN PERFORM quorate.prune_rounds('infinity', 3);
         END CASE;
