@@ -18,6 +18,11 @@ else
 BUILD    := build
 SANFLAGS :=
 endif
+# CRASH=1: a coordinator for tests that can be told to end at named points, see coordinator/base/crash.c.
+ifeq ($(CRASH),1)
+override BUILD := $(BUILD)/crash
+CPPFLAGS += -DQUORATE_CRASH_POINTS
+endif
 
 # As many jobs as there are cores, unless -j says otherwise.
 ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
@@ -78,6 +83,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/obj/coordinator/main
 check: ## build and run all tests [SAN=1: under sanitizers] [TESTS=pattern: only those]
 	@scripts/install-deps build test
 	@$(MAKE) --no-print-directory all units demo-programs
+	@$(MAKE) --no-print-directory CRASH=1 all
 	@$(PYTHON) tests/run --build $(BUILD) $(if $(TESTS),--only '$(TESTS)')
 
 include demo/demo.mk

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/log.h"
 #include "db/sql_files.h"
 #include "round/coordinator.h"
@@ -40,6 +41,9 @@ static void call(struct beat *beat, enum beat_call what) {
         return;
     }
     if (sent && db_session_sync(beat->session)) {
+        if (what == BEAT_LEAVE) {
+            crash_point("leave_sent");
+        }
         beat->call = what;
         beat->failed = false;
         wake_in(beat, SILENCE_MAX_S);
@@ -138,6 +142,7 @@ static void joined(struct beat *beat, const PGresult *result) {
         return;
     }
     coordinator_joined(c, &row);
+    crash_point("joined");
     next_call(beat);
 }
 
@@ -146,6 +151,7 @@ static void gone(struct beat *beat, const PGresult *result) {
         wake_in(beat, TICK_SOONEST_S); /* a batch of ours still runs in some backend */
         return;
     }
+    crash_point("left");
     beat->coordinator->left = true;
     ev_timer_stop(beat->coordinator->loop, &beat->timer);
     ev_break(beat->coordinator->loop, EVBREAK_ALL);

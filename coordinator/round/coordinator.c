@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "round/courier.h"
 
@@ -149,6 +150,7 @@ void coordinator_drain(struct coordinator *c) {
     }
     log_event(LOG_INFO, "draining", "requests=%zu rounds=%u", c->parcel_count, HASH_COUNT(c->rounds));
     c->draining = c->nodes.closed = true;
+    crash_point("draining");
     ev_timer_set(&c->drain_timer, DRAIN_DATABASE_S, 0.);
     ev_timer_start(c->loop, &c->drain_timer);
 }

@@ -8,6 +8,7 @@
 #include <utlist.h>
 
 #include "base/clock.h"
+#include "base/crash.h"
 #include "base/log.h"
 #include "round/backoff.h"
 #include "round/coordinator.h"
@@ -91,6 +92,7 @@ static void finish(struct parcel *parcel, const struct http_answer *answer) {
     struct attempt_record record = {.key = parcel->key, .http_status = (int16_t)answer->status, .retry_us = -1};
     record.has_receipt = receipt_verified(parcel, answer, &record.receipt);
     record.outcome = judge_answer(answer, record.has_receipt);
+    crash_point("answered");
     metrics_attempt(&c->metrics, parcel->key.route, record.outcome,
                     (double)(clock_monotonic_us() - parcel->began_us) / 1e6);
     log_outcome(parcel, record.outcome, answer);
@@ -113,6 +115,7 @@ static void finish(struct parcel *parcel, const struct http_answer *answer) {
         track->end = TRACK_END_EXHAUSTED;
     }
     lane_record(round->lane, &record);
+    crash_point("outcome_queued");
     track_event(track, again ? TRACK_FAILED : TRACK_FINISHED);
     if (record.outcome == OUTCOME_ACK) {
         node_acked(track);
@@ -172,10 +175,12 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
                                          .body = parcel->payload,
                                          .body_size = size,
                                          .timeout_ms = timeout_ms > 0 ? timeout_ms : 1};
+    crash_point("before_request");
     if (signature[0] == '\0' || http_post(c->http, &request, &HANDLER, parcel) == NULL) {
         finish(parcel, &(struct http_answer){.end = HTTP_CONNECT_ERROR, .detail = "request could not be made"});
         on_closed(parcel);
     }
+    crash_point("request_sent");
 }
 
 void courier_free_parcels(struct coordinator *coordinator) {

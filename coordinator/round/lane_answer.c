@@ -1,6 +1,7 @@
 /* Applies the answers of a lane's batch to the rounds in memory. */
 #include <string.h>
 
+#include "base/crash.h"
 #include "base/log.h"
 #include "round/coordinator.h"
 #include "round/lane.h"
@@ -233,21 +234,27 @@ static void answer_work(struct lane *lane, enum lane_step step) {
 void lane_answer(struct lane *lane) {
     PGresult **results = lane->batch.results;
     if (results[LANE_RECORD] != NULL) {
+        crash_point("record_committed");
         answer_record(lane, results[LANE_RECORD]);
     }
     if (results[LANE_RESERVE] != NULL) {
+        crash_point("reserve_committed");
         answer_reserve(lane, results[LANE_RESERVE]);
     }
     if (results[LANE_ESCALATE] != NULL) {
+        crash_point("escalate_committed");
         answer_escalate(lane, results[LANE_ESCALATE]);
     }
     if (results[LANE_SETTLE] != NULL) {
+        crash_point("settle_committed");
         answer_settle(lane, results[LANE_SETTLE]);
     }
     if (results[LANE_RELEASE] != NULL) {
+        crash_point("release_committed");
         answer_release(lane, results[LANE_RELEASE]);
     }
     if (results[LANE_CLAIM] != NULL) {
+        crash_point("claim_committed");
         answer_work(lane, LANE_CLAIM);
     }
     if (results[LANE_OWNED] != NULL) {
@@ -258,6 +265,7 @@ void lane_answer(struct lane *lane) {
 void lane_answer_loads(struct lane *lane) {
     struct coordinator *c = lane->coordinator;
     const PGresult *result = lane->batch.results[LANE_LOAD];
+    crash_point("envelopes_read");
     for (int i = 0; result != NULL && i < PQntuples(result); i++) {
         struct envelope_row row;
         if (!worker_envelope(result, i, &row)) {
@@ -284,6 +292,7 @@ void lane_answer_loads(struct lane *lane) {
 
 void lane_answer_nodes(struct lane *lane) {
     const PGresult *result = lane->batch.results[LANE_NODES];
+    crash_point("nodes_read");
     for (int i = 0; i < PQntuples(result); i++) {
         struct node_version_row row;
         if (!worker_node_version(result, i, &row) || !node_add(&lane->coordinator->nodes, &row)) {

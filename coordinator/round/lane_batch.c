@@ -3,6 +3,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/crash.h"
 #include "base/log.h"
 #include "round/coordinator.h"
 #include "round/lane.h"
@@ -14,6 +15,18 @@ static const size_t LOAD_BYTES_MAX =
 /* A round whose escalation or settling the database refuses for a lasting reason is looked at again after this long. */
 static const double GIVEN_UP_PAUSE_S = 1.0;
 enum { CLAIM_MAX = 128, OWNED_MAX = 500, SETTLE_MAX = 1000 };
+
+/* Where a build for tests may end behind a batch that was sent. */
+static void sent(const struct lane *lane) {
+    static const char *const POINTS[LANE_STEP_COUNT] = {
+        [LANE_RECORD] = "record_sent", [LANE_RESERVE] = "reserve_sent", [LANE_ESCALATE] = "escalate_sent",
+        [LANE_SETTLE] = "settle_sent", [LANE_RELEASE] = "release_sent", [LANE_CLAIM] = "claim_sent"};
+    for (size_t i = 0; i < lane->batch.step_count; i++) {
+        if (POINTS[lane->batch.steps[i]] != NULL) {
+            crash_point(POINTS[lane->batch.steps[i]]);
+        }
+    }
+}
 
 static void add_step(struct lane *lane, enum lane_step step) {
     lane->batch.steps[lane->batch.step_count++] = step;
@@ -220,6 +233,7 @@ bool lane_build(struct lane *lane) {
     if ((lane->batch.commits && !db_session_sync(lane->session)) || !add_loads(lane)) {
         return false;
     }
+    sent(lane);
     if (lane->batch.step_count == 0) {
         lane_clear_batch(lane); /* nothing to do after all */
     }

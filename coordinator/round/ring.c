@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/crash.h"
 #include "base/log.h"
 #include "round/coordinator.h"
 
@@ -66,6 +67,7 @@ static void apply(struct ring *ring, const struct watch_row *row) {
     ring->hurried = row->free ? ring->hurried + 1 : 0;
     ring->seen = row->seen ? row->peer : 0;
     if (row->fenced) {
+        crash_point("peer_fenced");
         log_event(LOG_WARN, "peer_died", "number=%d", row->peer);
         c->metrics.fenced++;
         c->work = true;

@@ -5,6 +5,7 @@ import pathlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ.get("QUORATE_BUILD", ROOT / "build")).resolve()
+CRASH_BUILD = BUILD / "crash"  # ends where QUORATE_CRASH_AT says
 
 # Harmless without sanitizers. A report ends the program with 99, so that nobody overlooks it.
 SANITIZER_ENVIRONMENT = {

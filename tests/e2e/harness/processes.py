@@ -26,16 +26,17 @@ def fields(line: str) -> dict[str, str]:
 class Process:
     """One program; its stderr is read line by line as it comes, so that a test can await a line."""
 
-    def __init__(self, name: str, command: list[str]):
+    def __init__(self, name: str, command: list[str], environment: dict | None = None):
         self.name, self.command = name, command
         self.lines: list[str] = []
         self._news = threading.Condition()
         self._may_fail = False
         self._told_to_stop = False
         self._frozen = False
+        self.may_be_killed = False  # by itself, where a test told it to
         # --pdeathsig: it ends with us, should we be killed.
         self.popen = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *command], stdin=subprocess.DEVNULL,
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=programs.environment(),
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=programs.environment(**(environment or {})),
                                       cwd="/")
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -121,7 +122,7 @@ class Process:
         status = self.stop()
         reports = [mark for mark in programs.SANITIZER_MARKS if mark in self.log]
         assert not reports, f"{self.name}: sanitizer report:\n{self.log}"
-        assert self._may_fail or status == 0, f"{self.name} ended with {status}:\n{self.log}"
+        assert self._may_fail or status == 0 or self.may_be_killed and status == -signal.SIGKILL, f"{self.name} ended with {status}:\n{self.log}"
 
     def cpu_seconds(self) -> float:
         stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -135,18 +136,21 @@ class Processes:
         self.folder = folder
         self.all: list[Process] = []
 
-    def start(self, name: str, command: list[str]) -> Process:
-        process = Process(name, command)
+    def start(self, name: str, command: list[str], environment: dict | None = None) -> Process:
+        process = Process(name, command, environment)
         self.all.append(process)
         return process
 
     def coordinator(self, conninfo: str, key_file: pathlib.Path, name: str = "c1", metrics: bool = False,
-                    ready: bool = True, options: tuple[str, ...] = ()) -> Process:
-        """`quorate run`; returns when it reads work (unless ready=False), with `metrics_port` when asked for."""
-        command = [programs.program("quorate"), "run", "--db", conninfo, "--key", str(key_file), "--name", name, *options]
+                    ready: bool = True, options: tuple[str, ...] = (), crash_at: str | None = None) -> Process:
+        """`quorate run`; returns when it reads work (unless ready=False), with `metrics_port` when asked for. crash_at: of the build that can
+        be told where to end."""
+        program = programs.program("quorate", programs.CRASH_BUILD if crash_at else programs.BUILD)
+        command = [program, "run", "--db", conninfo, "--key", str(key_file), "--name", name, *options]
         if metrics:
             command += ["--metrics", "127.0.0.1:0"]
-        process = self.start(name, command)
+        process = self.start(name, command, {"QUORATE_CRASH_AT": crash_at} if crash_at else None)
+        process.may_be_killed = crash_at is not None
         if metrics:
             process.metrics_port = int(fields(process.wait_line(r"\bevent=metrics\b"))["port"])
         if ready:
