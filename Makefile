@@ -95,6 +95,10 @@ demo: ## show the whole of it with a throwaway database, two coordinators and fi
 figures: all ## measure a flood, a lone round and an idle coordinator on this machine
 	@$(PYTHON) bench/figures
 
+model: ## search the model of a round exhaustively with spin, and see that every mutant of it is caught
+	@scripts/install-deps model
+	@tests/model/run
+
 lint: ## compilers, clang-format, clang-tidy and the rules of this project
 	@scripts/install-deps build lint
 	@+scripts/lint
@@ -130,6 +134,6 @@ clean: ## remove what was built
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-.PHONY: all units check demo figures lint tidy docker-check schema-dump man install clean help
+.PHONY: all units check demo figures model lint tidy docker-check schema-dump man install clean help
 .SECONDARY:
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
