@@ -956,6 +956,9 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_worker.hold(p_instance integer)
 --   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
 --
+-- quorate_worker.is_joined(p_instance integer, p_instance_id uuid)
+--   returns boolean; stable, security definer, set search_path=pg_catalog, pg_temp
+--
 -- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --

@@ -14,17 +14,26 @@ COMMENT ON FUNCTION quorate_worker.join_deployment(uuid, text, interval) IS
 'Registers one start of a coordinator; idempotent by p_instance_id. p_lease: how long it may be silent before others fence it.
 Result: its number (the fencing token), the deployment''s id and the schema''s version.';
 
+CREATE FUNCTION quorate_worker.is_joined(p_instance int, p_instance_id uuid) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM quorate_store.coordinator c WHERE c.instance_no = p_instance AND c.instance_id = p_instance_id)
+$$;
+COMMENT ON FUNCTION quorate_worker.is_joined(int, uuid) IS
+'True when this instance joined in this very database: how a coordinator with two connection strings finds out that they lead to the same one.';
+
 CREATE OR REPLACE FUNCTION quorate_store.fence(p_instance int) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_id uuid;
 BEGIN
     -- A frozen process may sit on a half-sent result, and so on its transaction: end its sessions first. (Not allowed for
-    -- sessions of another role: then the lock below is only had once they are gone.)
+    -- sessions of another role: then the lock below is only had once they are gone.) Behind a transaction pooler a session keeps the name
+    -- of whoever used it last, and the pooler may add the client's address: only one that runs a call of ours is ended.
     SELECT c.instance_id INTO v_id FROM quorate_store.coordinator c WHERE c.instance_no = p_instance;
     BEGIN
         PERFORM pg_terminate_backend(s.pid) FROM pg_stat_activity s
-          WHERE s.application_name IN ('quorate ' || v_id, 'quorate ' || v_id || ' ring') AND s.datname = current_database() AND s.pid <> pg_backend_pid();
+          WHERE starts_with(s.application_name, 'quorate ' || v_id) AND s.datname = current_database() AND s.pid <> pg_backend_pid()
+            AND s.state <> 'idle' AND s.query LIKE '%quorate_worker.%';
     EXCEPTION WHEN insufficient_privilege THEN
         NULL;
     END;

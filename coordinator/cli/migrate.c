@@ -43,8 +43,8 @@ static const struct command_syntax syntax = {
     .summary = "Creates or updates the schema of quorate in a database.",
     .options = options,
     .notes =
-        "Safe to run from many places at once and to run again after any failure. Needs a direct connection, not "
-        "one through a transaction pooler, and a user that may create schemas.",
+        "Safe to run from many places at once and to run again after any failure. Needs a connection to the server "
+        "itself, not one through a pooler, and a user that may create schemas.",
 };
 
 static void print_progress(const char *text) {

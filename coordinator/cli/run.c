@@ -15,7 +15,7 @@
 
 struct run {
     struct common_options common;
-    const char *key_file, *name, *metrics, *log_level;
+    const char *key_file, *name, *metrics, *log_level, *listen_db;
     int64_t lease, slots, max_rounds;
 };
 
@@ -68,6 +68,11 @@ static const struct option_spec options[] = {
      .argument = "CONNINFO",
      .help = "libpq connection string or URI (default: QUORATE_DB, then libpq's PG* variables)",
      .offset = offsetof(struct run, common.db)},
+    {.name = "listen-db",
+     .kind = OPTION_TEXT,
+     .argument = "CONNINFO",
+     .help = "the same database without a transaction pooler between, for the sessions that listen (default: as --db)",
+     .offset = offsetof(struct run, listen_db)},
     {.name = "json",
      .kind = OPTION_FLAG,
      .help = "accepted for uniformity: the log is key=value lines on stderr",
@@ -188,7 +193,7 @@ int cli_run(int argc, char **argv) {
         return cli_fail(&syntax, &err);
     }
     json_decref(readable);
-    if (!db_conninfo_check(db_conninfo(given.common.db), &err)) {
+    if (!db_conninfo_check(db_conninfo(given.common.db), &err) || !db_conninfo_check(given.listen_db, &err)) {
         return cli_fail(&syntax, &err);
     }
     struct secret_key *key = wire_start(&err) ? secret_key_load(given.key_file, &err) : NULL;
@@ -196,6 +201,7 @@ int cli_run(int argc, char **argv) {
         return cli_fail(&syntax, &err);
     }
     const struct coordinator_settings settings = {.conninfo = given.common.db,
+                                                  .listen_conninfo = given.listen_db,
                                                   .name = given.name != NULL ? given.name : name,
                                                   .lease_us = given.lease,
                                                   .slots_per_endpoint = (unsigned)given.slots,

@@ -79,7 +79,9 @@ json_t *db_distribute(struct db_client *client, const char *round_id, int64_t no
 }
 
 bool db_listen_rounds(struct db_client *client, struct error *err) {
-    return db_client_run(client, "LISTEN quorate_round", NULL, NULL, err);
+    bool direct;
+    return db_client_is_direct(client, &direct, err) &&
+           (!direct || db_client_run(client, "LISTEN quorate_round", NULL, NULL, err));
 }
 
 json_t *db_collect(struct db_client *client, const char *round_id, int64_t quorum, char sqlstate[6],

@@ -32,7 +32,8 @@ json_t *db_open_round(struct db_client *client, const struct open_request *reque
 json_t *db_distribute(struct db_client *client, const char *round_id, int64_t nonce, struct db_array *node_ids,
                       struct db_array *payloads, struct error *err) MUST_CHECK;
 
-/* Hears of ended rounds from now on. */
+/* Hears of ended rounds from now on, if the connection is the server's own. Behind a pooler LISTEN would stay with a
+ * session that serves others: there, nothing is heard. */
 bool db_listen_rounds(struct db_client *client, struct error *err) MUST_CHECK;
 
 /* {round_id, quorum_nodes, shares: [{node_id, route, url, in_quorum, receipt}]}; quorum_nodes is null while the round

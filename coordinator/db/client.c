@@ -252,6 +252,15 @@ json_t *db_client_json(struct db_client *client, const char *sql, const struct d
     return json;
 }
 
+bool db_client_is_direct(struct db_client *client, bool *direct, struct error *err) {
+    struct db_params params = {0};
+    db_param_int4(&params, PQbackendPID(client->conn));
+    json_t *same = db_client_json(client, "SELECT to_json(pg_backend_pid() = $1)", &params, NULL, err);
+    *direct = json_is_true(same);
+    json_decref(same);
+    return same != NULL;
+}
+
 bool db_client_script(struct db_client *client, const char *sql, char sqlstate[6], struct error *err) {
     if (sqlstate)
         sqlstate[0] = 0;

@@ -31,6 +31,10 @@ void db_hide_password(const PGconn *conn, char *text);
 /* False after the connection was lost: nothing but db_client_close is of use then. */
 bool db_client_connected(const struct db_client *client);
 
+/* Whether the connection is the server's own. Behind a pooler, which has process numbers of its own, the next
+ * transaction may run in another session of the server. */
+bool db_client_is_direct(struct db_client *client, bool *direct, struct error *err) MUST_CHECK;
+
 /* 150020 for 15.20 */
 int db_client_server_version(const struct db_client *client);
 

@@ -73,6 +73,17 @@ static bool take_lock(const struct migration_run *run) {
     }
 }
 
+/* Behind a pooler the lock may stay behind in a session that the server gives to others, and the next run waits for it
+ * in vain. */
+static bool check_connection(const struct migration_run *run) {
+    bool direct;
+    if (!db_client_is_direct(run->client, &direct, run->err))
+        return false;
+    return direct || error_set(run->err, EXIT_UNEXPECTED,
+                               "a connection pooler is between this and the database: migrations need a lock of their "
+                               "session, so connect to the server itself");
+}
+
 static void release_lock(const struct migration_run *run) {
     struct db_params params = {0};
     db_param_int8(&params, MIGRATE_LOCK_KEY);
@@ -249,7 +260,7 @@ bool migrate(struct db_client *client, const struct migrate_request *request, st
     if (request->deployment_id && !identifier_valid(request->deployment_id))
         return error_set(err, EXIT_USAGE, "\"%.200s\" is no deployment id: write 1 to 128 of A-Z a-z 0-9 _ -",
                          request->deployment_id);
-    if (!migrate_check_server(client, run.err) || !wire_start(run.err) || !take_lock(&run))
+    if (!migrate_check_server(client, run.err) || !wire_start(run.err) || !check_connection(&run) || !take_lock(&run))
         return false;
 
     struct plan plan = {0};

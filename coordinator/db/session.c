@@ -12,11 +12,23 @@
 static const double RECONNECT_FIRST_S = 0.05, RECONNECT_MAX_S = 2.0, CONNECT_TIMEOUT_S = 5.0;
 
 /* What a role or a database may have as its defaults, and what no batch of ours must inherit: time-outs that cancel a
- * batch for ever, snapshots older than the locks that a decision is taken under, and a read-only session. */
+ * batch for ever, snapshots older than the locks that a decision is taken under, and a read-only session.
+ *
+ * Only a connection whose process is the one that the server tells us is the server's own. Behind a pooler the next
+ * transaction may run in another session, and this one be a stranger's next: nothing is set there for longer than a
+ * transaction. $1: the process as the connection has it. */
 static const char SETTINGS[] =
-    "SELECT set_config('statement_timeout', '0', false), set_config('lock_timeout', '0', false),"
-    " set_config('default_transaction_isolation', 'read committed', false),"
-    " set_config('default_transaction_read_only', 'off', false)";
+    "SELECT d.direct, CASE WHEN d.direct THEN"
+    " set_config('statement_timeout', '0', false) || set_config('lock_timeout', '0', false) ||"
+    " set_config('default_transaction_isolation', 'read committed', false) ||"
+    " set_config('default_transaction_read_only', 'off', false) END"
+    " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)";
+
+/* The same for one transaction: sent ahead of its first statement. */
+static const char *const PRELUDE[] = {
+    "SET transaction_isolation = 'read committed'", "SET transaction_read_only = off",
+    "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"};
+enum { PRELUDE_COUNT = sizeof PRELUDE / sizeof PRELUDE[0] };
 
 /* SETTLING: connected, and SETTINGS are on their way. */
 enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_SETTLING, SESSION_READY };
@@ -34,6 +46,9 @@ struct db_session {
     ev_timer timer; /* while down: the next try; while connecting: its time-out */
     double backoff_s;
     unsigned long losses;
+    bool direct;          /* no pooler is between */
+    bool begun;           /* a statement was sent since the last sync */
+    int preludes;         /* results still to come of the PRELUDE of the transaction whose results come next */
     char last_error[256]; /* what the log has been told already */
 };
 
@@ -87,8 +102,11 @@ static void connection_ready(struct db_session *session) {
         connection_lost(session, PQerrorMessage(session->conn));
         return;
     }
+    char process[16];
+    const char *const values[] = {process};
+    snprintf(process, sizeof process, "%d", PQbackendPID(session->conn));
     session->state = SESSION_SETTLING; /* the connection's time-out runs on */
-    if (PQsendQueryParams(session->conn, SETTINGS, 0, NULL, NULL, NULL, NULL, 1) != 1 ||
+    if (PQsendQueryParams(session->conn, SETTINGS, 1, NULL, values, NULL, NULL, 1) != 1 ||
         PQpipelineSync(session->conn) != 1 || PQflush(session->conn) < 0) {
         connection_lost(session, PQerrorMessage(session->conn));
         return;
@@ -100,12 +118,17 @@ static void connection_ready(struct db_session *session) {
 static void settling(struct db_session *session, const PGresult *result) {
     if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
         connection_lost(session, PQresultErrorMessage(result));
+    } else if (PQresultStatus(result) == PGRES_TUPLES_OK) {
+        session->direct = PQntuples(result) == 1 && PQgetlength(result, 0, 0) == 1 && *PQgetvalue(result, 0, 0) == 1;
     } else if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
         ev_timer_stop(session->loop, &session->timer);
         session->state = SESSION_READY;
         session->backoff_s = RECONNECT_FIRST_S;
-        log_event(session->last_error[0] != '\0' ? LOG_INFO : LOG_DEBUG, "database_connected", "session=%s backend=%d",
-                  session->label, PQbackendPID(session->conn));
+        session->begun = false;
+        session->preludes = session->direct ? 0 : PRELUDE_COUNT;
+        log_event(session->last_error[0] != '\0' ? LOG_INFO : LOG_DEBUG, "database_connected",
+                  "session=%s backend=%d direct=%s", session->label, PQbackendPID(session->conn),
+                  session->direct ? "yes" : "no");
         session->last_error[0] = '\0';
         session->handler.ready(session->context);
     }
@@ -134,6 +157,15 @@ static void connect_step(struct db_session *session) {
     }
 }
 
+/* True for a result that the handler did not ask for: one of PRELUDE's, unless it failed and with it all behind it. */
+static bool of_prelude(struct db_session *session, const PGresult *result) {
+    if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+        session->preludes = session->direct ? 0 : PRELUDE_COUNT;
+        return false;
+    }
+    return session->preludes > 0 && session->preludes-- > 0 && PQresultStatus(result) != PGRES_FATAL_ERROR;
+}
+
 /* Hands out all complete results, then all notifications. */
 static void drain(struct db_session *session) {
     PGconn *conn = session->conn;
@@ -148,7 +180,7 @@ static void drain(struct db_session *session) {
         if (session->state == SESSION_SETTLING) {
             settling(session, result);
             PQclear(result);
-        } else if (!session->handler.result(session->context, result)) {
+        } else if (of_prelude(session, result) || !session->handler.result(session->context, result)) {
             PQclear(result);
         }
     }
@@ -267,10 +299,23 @@ bool db_session_ready(const struct db_session *session) {
     return session->state == SESSION_READY;
 }
 
+bool db_session_direct(const struct db_session *session) {
+    return session->direct;
+}
+
 /* A failed call into libpq: the loop finds the dead connection and reports it. */
 static bool broken(struct db_session *session) {
     ev_feed_event(session->loop, &session->io, EV_READ);
     return false;
+}
+
+static bool send_prelude(struct db_session *session) {
+    bool sent = true;
+    for (int i = 0; i < PRELUDE_COUNT && !session->direct && !session->begun; i++) {
+        sent = sent && PQsendQueryParams(session->conn, PRELUDE[i], 0, NULL, NULL, NULL, NULL, 1) == 1;
+    }
+    session->begun = true;
+    return sent;
 }
 
 bool db_session_send(struct db_session *session, const char *sql, const struct db_params *params) {
@@ -283,7 +328,8 @@ bool db_session_send(struct db_session *session, const char *sql, const struct d
     for (int i = 0; i < p->count; i++) {
         formats[i] = 1;
     }
-    if (PQsendQueryParams(session->conn, sql, p->count, p->types, p->values, p->sizes, formats, 1) != 1) {
+    if (!send_prelude(session) ||
+        PQsendQueryParams(session->conn, sql, p->count, p->types, p->values, p->sizes, formats, 1) != 1) {
         return broken(session);
     }
     return true;
@@ -293,6 +339,7 @@ bool db_session_sync(struct db_session *session) {
     if (session->state != SESSION_READY) {
         return false;
     }
+    session->begun = false;
     if (PQpipelineSync(session->conn) != 1) {
         return broken(session);
     }

@@ -33,6 +33,10 @@ struct db_session *db_session_new(struct ev_loop *loop, const char *conninfo, co
 void db_session_free(struct db_session *session); /* NULL is allowed; no handler is called */
 
 bool db_session_ready(const struct db_session *session);
+/* Of a ready session: false behind a pooler, where another transaction may run in another session of the server, so
+ * that neither LISTEN nor a lock of the session is to be relied on. (A pooler that pools whole sessions cannot be told
+ * from one that pools transactions by this.) */
+bool db_session_direct(const struct db_session *session);
 
 /* Queues one statement with binary results. False: the connection is not usable; `lost` follows from the loop. */
 bool db_session_send(struct db_session *session, const char *sql, const struct db_params *params) MUST_CHECK;

@@ -28,12 +28,29 @@ bool worker_send_listen(struct db_session *session) {
     return db_session_send(session, "LISTEN quorate_work", NULL);
 }
 
+bool worker_send_listen_test(struct db_session *session) {
+    return db_session_send(session, "LISTEN quorate_test", NULL);
+}
+
+bool worker_send_notify_test(struct db_session *session, const char *payload) {
+    struct db_params params = {0};
+    db_param_text(&params, payload);
+    return db_session_send(session, "SELECT pg_notify('quorate_test', $1)", &params);
+}
+
 bool worker_send_join(struct db_session *session, const char *instance_id, const char *name, int64_t lease_us) {
     struct db_params params = {0};
     db_param_text(&params, instance_id);
     db_param_text(&params, name);
     db_param_interval(&params, lease_us);
     return db_session_send(session, "SELECT * FROM quorate_worker.join_deployment($1::uuid, $2, $3)", &params);
+}
+
+bool worker_send_is_joined(struct db_session *session, int32_t instance, const char *instance_id) {
+    struct db_params params = {0};
+    db_param_int4(&params, instance);
+    db_param_text(&params, instance_id);
+    return db_session_send(session, "SELECT quorate_worker.is_joined($1, $2::uuid)", &params);
 }
 
 bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) {

@@ -69,8 +69,12 @@ void worker_scratch_free(struct worker_scratch *scratch);
 /* Each queues one statement on the session; false: not connected, or out of memory. Which results belong to which call
  * is told by their order. The items are read during the call only. */
 bool worker_send_listen(struct db_session *session) MUST_CHECK;
+/* Notifications that tell whether notifications come. */
+bool worker_send_listen_test(struct db_session *session) MUST_CHECK;
+bool worker_send_notify_test(struct db_session *session, const char *payload) MUST_CHECK;
 bool worker_send_join(struct db_session *session, const char *instance_id, const char *name,
                       int64_t lease_us) MUST_CHECK;
+bool worker_send_is_joined(struct db_session *session, int32_t instance, const char *instance_id) MUST_CHECK;
 bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) MUST_CHECK;
 bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
 bool worker_send_hold(struct db_session *session, int32_t instance) MUST_CHECK;
@@ -176,7 +180,8 @@ bool worker_tick(const PGresult *result, struct tick_row *out) MUST_CHECK;
 bool worker_held(const PGresult *result) MUST_CHECK; /* of hold: whether the lock is this session's now */
 bool worker_watched(const PGresult *result, struct watch_row *out) MUST_CHECK;
 bool worker_released(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
-bool worker_left(const PGresult *result) MUST_CHECK; /* false, too, when leave has to be asked again */
+bool worker_is_joined(const PGresult *result) MUST_CHECK; /* false, too, for no result */
+bool worker_left(const PGresult *result) MUST_CHECK;      /* false, too, when leave has to be asked again */
 bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) MUST_CHECK;
 bool worker_work(const PGresult *result, int row, struct work_row *out) MUST_CHECK;
 bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) MUST_CHECK;

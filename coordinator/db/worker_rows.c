@@ -111,6 +111,10 @@ bool worker_released(const PGresult *result, int row, struct round_row *out) {
     return get_state(result, row, 1, &out->state);
 }
 
+bool worker_is_joined(const PGresult *result) {
+    return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
+}
+
 bool worker_left(const PGresult *result) {
     return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
 }

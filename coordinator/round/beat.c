@@ -23,8 +23,9 @@ static void wake_in(struct beat *beat, double seconds) {
 
 static void call(struct beat *beat, enum beat_call what) {
     struct coordinator *c = beat->coordinator;
-    bool sent = beat->listening || worker_send_listen(beat->session);
-    beat->holding = what == BEAT_TICK && !beat->held;
+    bool sent = hearing_send_listen(&beat->hearing, beat->session);
+    /* Only a session of the server's own keeps a lock; without it, peers go by the lease alone. */
+    beat->holding = what == BEAT_TICK && !beat->held && db_session_direct(beat->session);
     sent = sent && (!beat->holding || worker_send_hold(beat->session, c->instance));
     switch (what) {
     case BEAT_JOIN:
@@ -68,7 +69,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
 
 static void on_ready(void *context) {
     struct beat *beat = context;
-    beat->listening = beat->held = false;
+    hearing_begin(&beat->hearing, db_session_direct(beat->session));
+    beat->held = false;
     beat->call = BEAT_NOTHING;
     beat->coordinator->work = true; /* what was notified meanwhile was not heard */
     next_call(beat);
@@ -79,6 +81,7 @@ static void on_lost(void *context) {
     PQclear(beat->answer);
     beat->answer = NULL;
     beat->call = BEAT_NOTHING;
+    hearing_stop(&beat->hearing);
     ev_timer_stop(beat->coordinator->loop, &beat->timer);
 }
 
@@ -174,7 +177,7 @@ static void on_sync(struct beat *beat) {
         return;
     }
     beat->failures = 0;
-    beat->listening = true;
+    hearing_listens(&beat->hearing);
     beat->quiet = false;
     beat->last_error[0] = '\0';
     switch (done) {
@@ -232,9 +235,9 @@ static bool on_result(void *context, PGresult *result) {
 }
 
 static void on_notified(void *context, const char *channel, const char *payload) {
-    (void)channel, (void)payload;
     struct beat *beat = context;
     beat->coordinator->work = true;
+    hearing_heard(&beat->hearing, channel, payload);
 }
 
 bool beat_start(struct beat *beat, struct coordinator *coordinator) {
@@ -243,8 +246,9 @@ bool beat_start(struct beat *beat, struct coordinator *coordinator) {
     beat->coordinator = coordinator;
     ev_init(&beat->timer, on_timer);
     beat->timer.data = beat;
-    beat->session = db_session_new(coordinator->loop, coordinator->settings.conninfo, coordinator->application_name,
-                                   "beat", &HANDLER, beat);
+    const char *conninfo = coordinator_listen_conninfo(coordinator);
+    hearing_init(&beat->hearing, coordinator->loop, conninfo, coordinator->instance_id);
+    beat->session = db_session_new(coordinator->loop, conninfo, coordinator->application_name, "beat", &HANDLER, beat);
     return beat->session != NULL;
 }
 
@@ -253,6 +257,7 @@ void beat_free(struct beat *beat) {
         return;
     }
     ev_timer_stop(beat->coordinator->loop, &beat->timer);
+    hearing_stop(&beat->hearing);
     db_session_free(beat->session);
     PQclear(beat->answer);
 }

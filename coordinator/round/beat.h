@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "db/session.h"
+#include "round/hearing.h"
 
 struct coordinator;
 
@@ -15,11 +16,11 @@ enum beat_call { BEAT_NOTHING, BEAT_JOIN, BEAT_TICK, BEAT_LEAVE };
 struct beat {
     struct coordinator *coordinator;
     struct db_session *session;
+    struct hearing hearing; /* whether notifications come */
     ev_timer timer;
     enum beat_call call; /* under way */
     PGresult *answer;    /* of that call, until its commit is confirmed */
     unsigned ticks, failures;
-    bool listening;
     bool held;    /* this session holds the instance's life lock */
     bool holding; /* it was asked for in front of the call under way */
     bool quiet;   /* the notification queue is full: close rounds without notifications */

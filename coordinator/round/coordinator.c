@@ -158,7 +158,7 @@ void coordinator_drain(struct coordinator *c) {
 bool coordinator_ready(const struct coordinator *c) {
     bool ready = c->instance != 0 && db_session_ready(c->beat.session);
     for (int i = 0; i < LANE_COUNT; i++) {
-        ready = ready && db_session_ready(c->lanes[i].session);
+        ready = ready && db_session_ready(c->lanes[i].session) && c->lanes[i].greeted;
     }
     return ready;
 }
@@ -186,6 +186,10 @@ double coordinator_time(const struct coordinator *c) {
 
 int64_t coordinator_now_us(const struct coordinator *c) {
     return clock_monotonic_us() + c->clock_offset_us;
+}
+
+const char *coordinator_listen_conninfo(const struct coordinator *c) {
+    return c->settings.listen_conninfo != NULL ? c->settings.listen_conninfo : c->settings.conninfo;
 }
 
 void coordinator_heard_clock(struct coordinator *c, int64_t now_us) {

@@ -20,7 +20,8 @@
 enum { LANE_COUNT = 2 };
 
 struct coordinator_settings {
-    const char *conninfo; /* NULL: environment */
+    const char *conninfo;        /* NULL: environment */
+    const char *listen_conninfo; /* of the sessions that must be the server's own; NULL: conninfo */
     const char *name;
     int64_t lease_us;
     unsigned slots_per_endpoint;
@@ -77,6 +78,9 @@ double coordinator_time(const struct coordinator *coordinator);
 /* The database's clock, microseconds since 1970, as last heard. */
 int64_t coordinator_now_us(const struct coordinator *coordinator);
 void coordinator_heard_clock(struct coordinator *coordinator, int64_t now_us);
+
+/* For sessions that listen or hold locks. NULL: environment */
+const char *coordinator_listen_conninfo(const struct coordinator *coordinator);
 
 /* Called by the beat. */
 void coordinator_joined(struct coordinator *coordinator, const struct joined_row *row);

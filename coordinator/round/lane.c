@@ -139,6 +139,28 @@ void lane_clear_batch(struct lane *lane) {
         false;
 }
 
+/* With a connection string of its own, the beat may have joined somewhere else, and its number be another's here. */
+static void greet(struct lane *lane) {
+    const struct coordinator *c = lane->coordinator;
+    lane->batch.under_way = true;
+    lane->batch.steps[lane->batch.step_count++] = LANE_GREET;
+    if (!worker_send_is_joined(lane->session, c->instance, c->instance_id) || !db_session_sync(lane->session)) {
+        db_session_restart(lane->session, "a batch could not be sent", NULL);
+    }
+}
+
+static void greeted(struct lane *lane) {
+    lane->greeted = worker_is_joined(lane->batch.results[LANE_GREET]);
+    if (!lane->greeted) {
+        lane->batch.load_failed = true;
+        lane->failures = 5; /* a long pause, but no new connection */
+        if (log_changed(lane->last_error, sizeof lane->last_error, "another database")) {
+            log_event(LOG_ERROR, "another_database",
+                      "reason=\"--db and --listen-db lead to different databases\" hint=\"give the same one twice\"");
+        }
+    }
+}
+
 void lane_turn(struct lane *lane) {
     struct coordinator *c = lane->coordinator;
     if (lane->batch.under_way || c->instance == 0 || !db_session_ready(lane->session) ||
@@ -146,7 +168,9 @@ void lane_turn(struct lane *lane) {
         return;
     }
     bool wanted = c->draining ? c->rounds != NULL : c->work && !c->claiming;
-    if ((has_work(lane) || wanted) && !lane_build(lane)) {
+    if (!lane->greeted) {
+        greet(lane);
+    } else if ((has_work(lane) || wanted) && !lane_build(lane)) {
         /* Half a batch may be queued: only a new connection knows where it stands. All of it is asked again. */
         db_session_restart(lane->session, "a batch could not be sent", NULL);
     }
@@ -261,6 +285,8 @@ static void on_sync(struct lane *lane) {
         if (lane->batch.next_step < lane->batch.step_count) {
             return; /* the envelopes are still to come */
         }
+    } else if (lane->batch.results[LANE_GREET] != NULL) {
+        greeted(lane);
     } else if (lane->batch.results[LANE_NODES] != NULL) {
         lane_answer_nodes(lane);
     } else {
@@ -302,6 +328,7 @@ static bool on_result(void *context, PGresult *result) {
 
 static void on_ready(void *context) {
     struct lane *lane = context;
+    lane->greeted = lane->coordinator->settings.listen_conninfo == NULL;
     lane_turn(lane);
 }
 

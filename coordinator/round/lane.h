@@ -25,6 +25,7 @@ enum lane_step {
     LANE_OWNED,
     LANE_LOAD,  /* a transaction of its own, sent right behind the first */
     LANE_NODES, /* a batch of its own: node versions that a claim named and we do not know */
+    LANE_GREET, /* a batch of its own: whether the beat has joined in the same database */
     LANE_STEP_COUNT
 };
 
@@ -46,6 +47,7 @@ struct lane {
     struct records parked; /* of rounds whose row was locked: asked again after a pause */
     struct track *reserves, *loads;
     struct round *escalates, *settles;
+    bool greeted;      /* the database is the beat's */
     bool owned_wanted; /* the connection was lost: read again what this instance owns */
     int64_t owned_after;
 

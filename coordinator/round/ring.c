@@ -27,7 +27,9 @@ static void ask(struct ring *ring) {
     if (ring->asking || !db_session_ready(ring->session)) {
         return;
     }
-    if (c->instance == 0 || c->draining) {
+    /* Behind a pooler it would not notice that the server was restarted, which frees the locks of the living as well.
+     */
+    if (c->instance == 0 || c->draining || !db_session_direct(ring->session)) {
         wake_in(ring, PAUSE_S);
         return;
     }
@@ -140,8 +142,8 @@ bool ring_start(struct ring *ring, struct coordinator *coordinator) {
     ev_init(&ring->timer, on_timer);
     ring->timer.data = ring;
     name(ring);
-    ring->session = db_session_new(coordinator->loop, coordinator->settings.conninfo, ring->application_name, "ring",
-                                   &HANDLER, ring);
+    ring->session = db_session_new(coordinator->loop, coordinator_listen_conninfo(coordinator), ring->application_name,
+                                   "ring", &HANDLER, ring);
     return ring->session != NULL;
 }
 

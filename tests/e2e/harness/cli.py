@@ -44,7 +44,10 @@ class Cli:
         return done.stderr
 
     def start(self, *arguments):
-        return subprocess.Popen([programs.program("quorate"), *arguments, "--db", self.lab.db.conninfo],
+        return self.start_at(self.lab.db.conninfo, *arguments)
+
+    def start_at(self, conninfo, *arguments):
+        return subprocess.Popen([programs.program("quorate"), *arguments, "--db", conninfo],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                 env=programs.environment(), cwd="/")
 

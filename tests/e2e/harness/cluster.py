@@ -19,7 +19,7 @@ DEPLOYMENT = "test"
 MODES = {"smart": signal.SIGTERM, "fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 
 
-def _as_server_user() -> list[str]:
+def as_server_user() -> list[str]:
     """PostgreSQL refuses to run as root; and it ends with us, should we be killed."""
     command = ["setpriv", "--pdeathsig", "QUIT"]
     if os.geteuid() == 0:
@@ -58,7 +58,7 @@ class Cluster:
             for path in (self.folder, self.socket_dir, self.log):
                 os.chown(path, user.pw_uid, user.pw_gid)
         done = subprocess.run(
-            [*_as_server_user(), BIN / "initdb", "-D", self.data, "--auth=trust", "--username=postgres", "--encoding=UTF8",
+            [*as_server_user(), BIN / "initdb", "-D", self.data, "--auth=trust", "--username=postgres", "--encoding=UTF8",
              "--locale=C.UTF-8", "--no-sync", "--no-instructions"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", check=False)
         if done.returncode != 0:
@@ -67,7 +67,7 @@ class Cluster:
     def start(self, timeout: float = 30) -> None:
         options = [part for key, value in self.settings.items() for part in ("-c", f"{key}={value}")]
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*_as_server_user(), BIN / "postgres", "-D", self.data, *options],
+            self.process = subprocess.Popen([*as_server_user(), BIN / "postgres", "-D", self.data, *options],
                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/",
                                             env=programs.environment())
         deadline = time.monotonic() + timeout
