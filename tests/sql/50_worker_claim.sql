@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(56);
+SELECT plan(59);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 4, true) \gset
@@ -17,6 +17,9 @@ SELECT is(instance_no, :a, 'joining again under the same instance id is the same
   FROM quorate_worker.join_deployment('11111111-1111-4111-8111-111111111111', 'a', '1 h');
 SELECT instance_no AS b FROM quorate_worker.join_deployment('22222222-2222-4222-8222-222222222222', 'a', '1 h') \gset
 SELECT isnt(:b, :a, 'another start under the same name is another instance');
+SELECT ok(quorate_worker.is_joined(:a, '11111111-1111-4111-8111-111111111111'), 'whoever has joined knows it on any connection');
+SELECT ok(NOT quorate_worker.is_joined(:b, '11111111-1111-4111-8111-111111111111'), 'its number alone is not enough: that may be another''s');
+SELECT ok(NOT quorate_worker.is_joined(:a, '33333333-3333-4333-8333-333333333333'), 'nor is it in a database where its start is unknown');
 SELECT throws_ok($$ SELECT quorate_worker.join_deployment(gen_random_uuid(), '', '1 h') $$, '23514', NULL, 'a coordinator has a name');
 SELECT throws_ok($$ SELECT quorate_worker.join_deployment(gen_random_uuid(), 'a', '0 s') $$, '23514', NULL, 'and a lease');
 SELECT throws_ok($$ SELECT quorate_worker.join_deployment(NULL, 'a', '1 h') $$, '23502', NULL, 'and an instance id');
