@@ -185,6 +185,7 @@ def test_lanes_through_it_with_a_connection_that_listens(lab, bouncer):
     rounds = flood(lab.db, nodes, size=2000)
     assert_all_complete(lab, nodes, rounds)
     assert not re.search(r"level=(warn|error) (?!.*event=attempt)", coordinator.log), coordinator.log
+    assert lab.db.one("SELECT count(*) FROM quorate_store.coordinator WHERE holds_life") == 1, "its own connection holds it"
     assert [row["database"] for row in bouncer.admin("SHOW CLIENTS")].count(lab.db.name) == 2, "its lanes, and nothing else"
 
 
@@ -251,6 +252,7 @@ def test_wholly_behind_it_is_warned_and_works(lab, bouncer):
     lab.db.wait_all_settled()
     assert {lab.db.round(r)["state"] for r in rounds} == {"complete"}
     assert len(re.findall(DEAF, coordinator.log)) == 1
+    assert lab.db.one("SELECT count(*) FROM quorate_store.coordinator WHERE holds_life") == 0, "such a lock would not end with it"
     listening = in_every_session(bouncer, lab.db.name, "SELECT array_agg(c) FROM pg_listening_channels() c WHERE c <> 'quorate_test'")
     assert len(listening) >= SERVERS and set(listening.values()) == {None}
     assert coordinator.stop() == 0
