@@ -8,6 +8,7 @@ sys.dont_write_bytecode = True
 
 from harness.cluster import Cluster  # noqa: E402
 from harness.lab import Lab  # noqa: E402
+from harness.netlab import NetworkCluster, NetworkLab  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -35,6 +36,21 @@ def durable_lab(tmp_path, request):
         request.node.lab = with_logs
         yield with_logs
         with_logs.close()
+
+
+@pytest.fixture(scope="session")
+def network_cluster():
+    with NetworkCluster() as shared:
+        yield shared
+
+
+@pytest.fixture
+def network_lab(network_cluster, tmp_path, request):
+    """A database, coordinators and nodes in a network of their own, whose paths the test may cut."""
+    with_logs = NetworkLab(network_cluster, tmp_path)
+    request.node.lab = with_logs
+    yield with_logs
+    with_logs.close()
 
 
 @pytest.hookimpl(hookwrapper=True)

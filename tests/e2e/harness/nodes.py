@@ -28,6 +28,7 @@ class Request:
     key: wire.EnvelopeKey | None  # of webhook-id; None when that is no valid one
     signature_ok: bool
     behaviour: str = ""
+    peer: str = ""  # the address it came from
 
     def header(self, name: str) -> str | None:
         """The only value of a header; None when absent; fails when it came twice."""
@@ -96,8 +97,8 @@ class Exchange:
 class Endpoint:
     """One URL of a node. `script`: behaviours for the next requests, in order; then `default`."""
 
-    def __init__(self, node: "Node", dark: bool = False):
-        self.node = node
+    def __init__(self, node: "Node", dark: bool = False, host: str = "127.0.0.1"):
+        self.node, self.host = node, host
         self.script: collections.deque[behaviours.Behaviour] = collections.deque()
         self.default: behaviours.Behaviour = behaviours.ok()
         self.requests: list[Request] = []
@@ -116,13 +117,12 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/"
+        return f"http://{self.host}:{self.port}/"
 
-    @staticmethod
-    def _bind(port: int) -> socket.socket:
+    def _bind(self, port: int) -> socket.socket:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(("127.0.0.1", port))
+        sock.bind((self.host, port))
         return sock
 
     def light(self) -> None:
@@ -183,11 +183,12 @@ class Endpoint:
 
     def _serve(self, sock: socket.socket, connection: int) -> None:
         try:
-            reader = sock.makefile("rb")
+            reader, peer = sock.makefile("rb"), sock.getpeername()[0]
             while not self.closing.is_set():
                 request = self._read(reader, connection)
                 if request is None:
                     break
+                request.peer = peer
                 behaviour = self._note(request)
                 exchange = Exchange(self, sock, request)
                 behaviour(exchange)
@@ -236,14 +237,14 @@ class Node:
     """A custodian: one key, one store, a primary and perhaps a backup endpoint."""
 
     def __init__(self, node_id: int, coordinator_key: str, backup: bool = False, dark: bool = False,
-                 dark_backup: bool = False):
+                 dark_backup: bool = False, host: str = "127.0.0.1"):
         self.node_id, self.coordinator_key = node_id, coordinator_key
         self.key = wire.KeyPair()
         self.held: dict[tuple[str, str], tuple[int, str]] = {}  # (deployment, round_id) -> (nonce, sha256)
         self._lock = threading.Lock()
         self.witness = None  # called as witness(endpoint, request) before a request is answered
-        self.primary = Endpoint(self, dark)
-        self.backup = Endpoint(self, dark_backup) if backup else None
+        self.primary = Endpoint(self, dark, host)
+        self.backup = Endpoint(self, dark_backup, host) if backup else None
 
     def store(self, key: wire.EnvelopeKey, body_sha256: str) -> bool:
         """Upserts; False when other bytes or another nonce are held for the round."""
