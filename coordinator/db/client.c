@@ -105,14 +105,26 @@ void db_hide_password(const PGconn *conn, char *text) {
     join_lines(text);
 }
 
+int db_liveness(const char **keywords, const char **values) {
+    static const char *const settings[DB_LIVENESS_COUNT][2] = {{"keepalives_idle", "3"},
+                                                               {"keepalives_interval", "1"},
+                                                               {"keepalives_count", "3"},
+                                                               {"tcp_user_timeout", "6000"}};
+    for (int i = 0; i < DB_LIVENESS_COUNT; i++) {
+        keywords[i] = settings[i][0];
+        values[i] = settings[i][1];
+    }
+    return DB_LIVENESS_COUNT;
+}
+
 struct db_client *db_client_open(const char *conninfo, struct error *err) {
     conninfo = db_conninfo(conninfo);
     if (!db_conninfo_check(conninfo, err))
         return NULL;
 
     /* What stands before dbname are defaults: the connection string overrides them. */
-    const char *keywords[5] = {0}, *values[5] = {0};
-    int count = 0;
+    const char *keywords[DB_LIVENESS_COUNT + 5] = {0}, *values[DB_LIVENESS_COUNT + 5] = {0};
+    int count = db_liveness(keywords, values);
     if (!getenv("PGCONNECT_TIMEOUT")) {
         keywords[count] = "connect_timeout";
         values[count++] = CONNECT_TIMEOUT_S;

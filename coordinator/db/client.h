@@ -23,6 +23,13 @@ void db_client_close(struct db_client *client); /* NULL is allowed */
 /* The connection string that db_client_open would use: `given`, else the environment's QUORATE_DB; NULL: libpq's PG*
  * variables. */
 const char *db_conninfo(const char *given);
+
+/* Writes the parameters by which a TCP connection that is dead without anyone saying so is noticed, and returns how
+ * many they are; to stand before the connection string, which may say otherwise. Keepalives find it when nothing is
+ * under way; else it is lost when what was sent stays unacknowledged. The latter counts from when it was sent, which
+ * may be just before the keepalives would have given up: both together are to stay well below 15 s. */
+enum { DB_LIVENESS_COUNT = 4 };
+int db_liveness(const char **keywords, const char **values);
 /* EXIT_USAGE for a connection string that libpq cannot read; what may be a password in it is hidden. */
 bool db_conninfo_check(const char *conninfo, struct error *err) MUST_CHECK;
 /* Replaces the connection's password in `text`, wherever it stands, and makes one line of it. */

@@ -242,11 +242,14 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
 
 static void connect_begin(struct db_session *session) {
     /* Later entries win: the connection string may change the first ones, nothing may change the last. */
-    const char *keywords[] = {"keepalives_idle",  "keepalives_interval",
-                              "keepalives_count", "tcp_user_timeout",
-                              "client_encoding",  "dbname",
-                              "application_name", NULL};
-    const char *values[] = {"5", "3", "3", "10000", "UTF8", session->conninfo, session->application_name, NULL};
+    const char *keywords[DB_LIVENESS_COUNT + 4] = {0}, *values[DB_LIVENESS_COUNT + 4] = {0};
+    int count = db_liveness(keywords, values);
+    keywords[count] = "client_encoding";
+    values[count++] = "UTF8";
+    keywords[count] = "dbname";
+    values[count++] = session->conninfo;
+    keywords[count] = "application_name";
+    values[count++] = session->application_name;
     session->conn = PQconnectStartParams(keywords, values, 1);
     session->state = SESSION_CONNECTING;
     timer_start(session, CONNECT_TIMEOUT_S);
