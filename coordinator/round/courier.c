@@ -174,7 +174,8 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
                                          .header_count = sizeof headers / sizeof headers[0],
                                          .body = parcel->payload,
                                          .body_size = size,
-                                         .timeout_ms = timeout_ms > 0 ? timeout_ms : 1};
+                                         .timeout_ms = timeout_ms > 0 ? timeout_ms : 1,
+                                         .now_s = now_s};
     crash_point("before_request");
     if (signature[0] == '\0' || http_post(c->http, &request, &HANDLER, parcel) == NULL) {
         finish(parcel, &(struct http_answer){.end = HTTP_CONNECT_ERROR, .detail = "request could not be made"});

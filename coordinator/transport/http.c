@@ -200,6 +200,8 @@ struct http_call *http_post(struct http_client *client, const struct http_reques
     call->handler = *handler;
     call->context = context;
     memset(&call->head, 0, sizeof call->head);
+    call->now_s = request->now_s;
+    call->began_us = clock_monotonic_us();
     call->body_bytes = 0;
     call->requests = 0;
     call->reason = NULL;
@@ -222,8 +224,9 @@ static void fill_answer(const struct http_call *call, struct http_answer *answer
         answer->status = call->head.status;
         const char *date = http_head_field(&call->head, FIELD_DATE);
         snprintf(answer->receipt, sizeof answer->receipt, "%s", http_head_field(&call->head, FIELD_RECEIPT));
-        answer->retry_after_ms = retry_after_parse(http_head_field(&call->head, FIELD_RETRY_AFTER),
-                                                   date[0] != '\0' ? date : NULL, clock_wall_us() / 1000000);
+        int64_t now_s = call->now_s + (clock_monotonic_us() - call->began_us) / 1000000;
+        answer->retry_after_ms =
+            retry_after_parse(http_head_field(&call->head, FIELD_RETRY_AFTER), date[0] != '\0' ? date : NULL, now_s);
         return;
     }
     answer->end = call->result == CURLE_OPERATION_TIMEDOUT ? HTTP_TIMEOUT : HTTP_CONNECT_ERROR;

@@ -31,6 +31,8 @@ struct http_request {
     const void *body; /* the client copies nothing: must stay valid until `closed` */
     size_t body_size;
     int64_t timeout_ms; /* from the start to the complete head, connecting included; > 0 */
+    int64_t now_s;      /* unix seconds at the start, by whichever clock is trusted: an answer without a Date of its own
+                         * has its Retry-After read by it, never by the host's clock */
 };
 
 struct http_answer {

@@ -28,6 +28,7 @@ struct http_call {
     struct curl_slist *header_list; /* an array, each entry pointing into header_text */
     size_t header_list_room;
 
+    int64_t now_s, began_us; /* the request's, and when that was by our stopwatch */
     struct http_head head;
     size_t body_bytes;
     unsigned requests;  /* how often libcurl wanted to send it */

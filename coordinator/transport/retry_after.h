@@ -5,8 +5,8 @@
 #include <stdint.h>
 
 /* `value`: the header's value, seconds or an HTTP date. `date`: the response's Date header or NULL: an HTTP date is
- * read against it, and only without it against the host's clock (`now_s`, unix seconds), so that skewed hosts do not
- * matter. Returns milliseconds, 0 for anything else or a date in the past; capped at 24 h. */
+ * read against it, and only without it against `now_s` (unix seconds), so that skewed hosts do not matter. Returns
+ * milliseconds, 0 for anything else or a date in the past; capped at 24 h. */
 int64_t retry_after_parse(const char *value, const char *date, int64_t now_s);
 
 #endif

@@ -97,6 +97,21 @@ static void a_large_body_goes_at_once(void **state) {
     server_free(server);
 }
 
+/* The caller says what time it is; the host's clock, which is decades further, is not asked. */
+static void dates_are_read_by_the_callers_clock(void **state) {
+    struct fixture *f = *state;
+    struct server *server = serve(answer_once,
+                                  "HTTP/1.1 503 Later\r\nretry-after: Sun, 06 Nov 1994 08:50:37 GMT\r\n"
+                                  "content-length: 0\r\n\r\n");
+    struct outcome outcome;
+    post(f, &outcome,
+         &(struct http_request){.url = server->url, .timeout_ms = 10000, .now_s = 784111777 /* 08:49:37 */});
+    run_until_closed(f, 1);
+    server_stop(server);
+    assert_in_range(outcome.answer.retry_after_ms, 50000, 60000);
+    server_free(server);
+}
+
 static void statuses_and_waits(void **state) {
     struct fixture *f = *state;
     static const struct {
@@ -363,6 +378,7 @@ int main(void) {
         TEST(no_headers_and_no_body),
         TEST(a_large_body_goes_at_once),
         TEST(statuses_and_waits),
+        TEST(dates_are_read_by_the_callers_clock),
         TEST(a_receipt_of_256_bytes_is_too_long),
         TEST(redirects_are_not_followed),
         TEST(proxies_of_the_environment_are_ignored),
