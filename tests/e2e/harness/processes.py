@@ -142,11 +142,12 @@ class Processes:
         return process
 
     def coordinator(self, conninfo: str, key_file: pathlib.Path, name: str = "c1", metrics: bool = False,
-                    ready: bool = True, options: tuple[str, ...] = (), crash_at: str | None = None) -> Process:
+                    ready: bool = True, options: tuple[str, ...] = (), crash_at: str | None = None,
+                    under: tuple[str, ...] = ()) -> Process:
         """`quorate run`; returns when it reads work (unless ready=False), with `metrics_port` when asked for. crash_at: of the build that can
-        be told where to end."""
+        be told where to end. under: the command that runs it, such as env with variables."""
         program = programs.program("quorate", programs.CRASH_BUILD if crash_at else programs.BUILD)
-        command = [program, "run", "--db", conninfo, "--key", str(key_file), "--name", name, *options]
+        command = [*under, program, "run", "--db", conninfo, "--key", str(key_file), "--name", name, *options]
         if metrics:
             command += ["--metrics", "127.0.0.1:0"]
         process = self.start(name, command, {"QUORATE_CRASH_AT": crash_at} if crash_at else None)
