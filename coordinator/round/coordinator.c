@@ -151,6 +151,7 @@ void coordinator_drain(struct coordinator *c) {
     log_event(LOG_INFO, "draining", "requests=%zu rounds=%u", c->parcel_count, HASH_COUNT(c->rounds));
     c->draining = c->nodes.closed = true;
     crash_point("draining");
+    http_client_hurry(c->http);
     ev_timer_set(&c->drain_timer, DRAIN_DATABASE_S, 0.);
     ev_timer_start(c->loop, &c->drain_timer);
 }

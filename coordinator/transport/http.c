@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "transport/http_internal.h"
@@ -37,6 +38,24 @@ static int on_request(void *context, char *peer_ip, char *local_ip, int peer_por
         return CURL_PREREQFUNC_OK;
     call->reason = "the node closed the connection without an answer";
     return CURL_PREREQFUNC_ABORT;
+}
+
+/* A thread of libcurl begins to look the host name up; numbers are "looked up" at once. */
+static int on_look_up(void *resolver, void *reserved, void *context) {
+    (void)resolver;
+    (void)reserved;
+    struct http_call *call = context;
+    call->is_resolving = true;
+    return 0;
+}
+
+/* The look-up has ended: connect, unless it came too late for that. */
+static curl_socket_t on_connect(void *context, curlsocktype purpose, struct curl_sockaddr *address) {
+    (void)purpose;
+    struct http_call *call = context;
+    call->is_resolving = false;
+    return call->is_late ? CURL_SOCKET_BAD
+                         : socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
 /* Bytes behind the head are thrown away; too many end the transfer, and the connection with it. */
@@ -81,6 +100,10 @@ static bool set_lasting_options(struct http_call *call) {
            SET(CURLOPT_PREREQFUNCTION, on_request) && SET(CURLOPT_PREREQDATA, (void *)call) &&
            SET(CURLOPT_HEADERFUNCTION, on_head_line) && SET(CURLOPT_HEADERDATA, (void *)call) &&
            SET(CURLOPT_WRITEFUNCTION, on_body) && SET(CURLOPT_WRITEDATA, (void *)call) &&
+           SET(CURLOPT_RESOLVER_START_FUNCTION, on_look_up) && SET(CURLOPT_RESOLVER_START_DATA, (void *)call) &&
+           SET(CURLOPT_OPENSOCKETFUNCTION, on_connect) && SET(CURLOPT_OPENSOCKETDATA, (void *)call) &&
+           /* The time-out is ours: libcurl would leave a thread behind when it comes during a look-up. */
+           SET(CURLOPT_CONNECTTIMEOUT_MS, (long)INT32_MAX) &&
            /* Without it, a call that ends while its host name is still being looked up would block the loop until the
             * resolver gives up. */
            SET(CURLOPT_QUICK_EXIT, 1L);
@@ -88,11 +111,43 @@ static bool set_lasting_options(struct http_call *call) {
 }
 
 static void call_free(struct http_call *call) {
+    ev_timer_stop(call->client->loop, &call->timer);
     curl_easy_cleanup(call->easy);
     free(call->url);
     free(call->header_text);
     free(call->header_list);
     free(call);
+}
+
+static void timer_start(struct http_call *call, int64_t after_us) {
+    ev_timer_set(&call->timer, (double)after_us / 1e6, 0.);
+    ev_timer_start(call->client->loop, &call->timer);
+}
+
+/* Takes a call out of libcurl's hands; its connection is closed. */
+static void give_up(struct http_call *call) {
+    call->is_done = true;
+    curl_multi_remove_handle(call->client->multi, call->easy);
+    make_ready(call);
+}
+
+static void on_time_out(struct ev_loop *loop, ev_timer *timer, int revents) {
+    (void)loop;
+    (void)revents;
+    struct http_call *call = timer->data;
+    int64_t left_us = call->timeout_ms * 1000 - (clock_monotonic_us() - call->began_us);
+    if (left_us > 0) { /* the loop's time lagged behind when the timer was set */
+        timer_start(call, left_us);
+        return;
+    }
+    call->result = CURLE_OPERATION_TIMEDOUT;
+    if (call->is_resolving && !call->client->hurries) {
+        call->is_late = true;
+        make_ready(call);
+    } else {
+        give_up(call);
+    }
+    http_deliver(call->client);
 }
 
 /* A call from the idle list, or a new one; in no list. */
@@ -106,6 +161,8 @@ static struct http_call *take_call(struct http_client *client) {
     if (call == NULL)
         return NULL;
     call->client = client;
+    ev_init(&call->timer, on_time_out);
+    call->timer.data = call;
     call->easy = curl_easy_init();
     if (call->easy == NULL || !set_lasting_options(call)) {
         call_free(call);
@@ -184,10 +241,8 @@ static bool set_headers(struct http_call *call, const struct http_request *reque
 }
 
 static bool set_request(struct http_call *call, const struct http_request *request) {
-    long timeout_ms = request->timeout_ms < INT32_MAX ? (long)request->timeout_ms : INT32_MAX;
     const void *body = request->body_size > 0 ? request->body : ""; /* NULL would mean: ask a callback */
-    return timeout_ms > 0 && set_url(call, request->url) && set_headers(call, request) &&
-           curl_easy_setopt(call->easy, CURLOPT_TIMEOUT_MS, timeout_ms) == CURLE_OK &&
+    return request->timeout_ms > 0 && set_url(call, request->url) && set_headers(call, request) &&
            curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_size) == CURLE_OK &&
            curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, body) == CURLE_OK;
 }
@@ -205,13 +260,15 @@ struct http_call *http_post(struct http_client *client, const struct http_reques
     call->body_bytes = 0;
     call->requests = 0;
     call->reason = NULL;
-    call->is_done = call->is_ready = call->was_answered = false;
+    call->timeout_ms = request->timeout_ms < INT32_MAX ? request->timeout_ms : INT32_MAX;
+    call->is_done = call->is_ready = call->was_answered = call->is_resolving = call->is_late = false;
     if (!set_request(call, request) || curl_multi_add_handle(client->multi, call->easy) != CURLM_OK) {
         TAILQ_INSERT_HEAD(&client->idle, call, place);
         return NULL;
     }
     TAILQ_INSERT_TAIL(&client->active, call, place);
     client->active_count++;
+    timer_start(call, call->timeout_ms * 1000);
     return call;
 }
 
@@ -247,7 +304,9 @@ static void collect_done(struct http_client *client) {
         char *context = NULL;
         curl_easy_getinfo(message->easy_handle, CURLINFO_PRIVATE, &context);
         struct http_call *call = (void *)context;
-        call->result = message->data.result;
+        if (!call->is_late)
+            call->result = message->data.result;
+        ev_timer_stop(client->loop, &call->timer);
         call->is_done = true;
         curl_multi_remove_handle(client->multi, call->easy); /* the message is gone with it */
         make_ready(call);
@@ -308,6 +367,16 @@ failed:
     curl_global_cleanup();
     (void)error_set(err, EXIT_UNEXPECTED, "libcurl could not be started: out of memory");
     return NULL;
+}
+
+void http_client_hurry(struct http_client *client) {
+    client->hurries = true;
+    struct http_call *call;
+    TAILQ_FOREACH(call, &client->active, place) {
+        if (call->is_late && !call->is_done)
+            give_up(call);
+    }
+    http_deliver(client);
 }
 
 void http_client_free(struct http_client *client) {

@@ -45,7 +45,9 @@ struct http_answer {
 
 /* Both are called from the loop, never inside a libcurl callback, each exactly once per call and in this order:
  * `answered` as soon as the head is complete or the call has failed, `closed` when the connection is free again or gone
- * (the slot can be given away, `body` may be freed). They may start new calls. */
+ * (the slot can be given away, `body` may be freed). When a call times out while its host name is being looked up,
+ * `closed` comes once the look-up has ended, so that whoever bounds calls bounds the threads of a dead resolver. They
+ * may start new calls. */
 struct http_handler {
     void (*answered)(void *context, const struct http_answer *answer);
     void (*closed)(void *context);
@@ -66,6 +68,10 @@ void http_client_free(struct http_client *client);
  * host, a user name in it (then no handler is called). */
 struct http_call *http_post(struct http_client *client, const struct http_request *request,
                             const struct http_handler *handler, void *context) MUST_CHECK;
+
+/* From now on no call that has timed out waits for its look-up: for a program that is about to end. Not to be called
+ * from a handler, and calls handlers. */
+void http_client_hurry(struct http_client *client);
 
 /* Requests under way. */
 size_t http_client_active(const struct http_client *client);

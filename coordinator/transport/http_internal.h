@@ -33,8 +33,12 @@ struct http_call {
     size_t body_bytes;
     unsigned requests;  /* how often libcurl wanted to send it */
     const char *reason; /* why one of our callbacks ended the transfer, or NULL */
-    CURLcode result;    /* once is_done */
+    CURLcode result;    /* once is_done or is_late */
     bool is_done, is_ready, was_answered;
+    ev_timer timer;
+    int64_t timeout_ms;
+    bool is_resolving; /* libcurl has a thread that looks its host name up */
+    bool is_late;      /* timed out, and only its look-up is waited for */
 };
 
 struct http_client {
@@ -44,6 +48,7 @@ struct http_client {
     TAILQ_HEAD(, http_call) active, idle;
     STAILQ_HEAD(, http_call) ready; /* calls with something to tell, in the order it happened */
     size_t active_count;
+    bool hurries;
     ev_timer timer;
     SLIST_HEAD(, http_socket) sockets, idle_sockets;
 };
