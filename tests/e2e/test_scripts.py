@@ -68,7 +68,7 @@ def test_install_deps_says_what_is_missing_and_what_for(tmp_path):
 
 def test_install_deps_refuses_an_unknown_group():
     done = run("scripts/install-deps", "everything")
-    assert done.returncode == 1 and "'everything'" in done.stderr and "build, test, lint, demo, docker" in done.stderr
+    assert done.returncode == 1 and "'everything'" in done.stderr and "build, test, lint, demo, model, docker" in done.stderr
 
 
 WITHOUT_GIT = shutil.which("git") is None
