@@ -86,6 +86,13 @@ check: ## build and run all tests [SAN=1: under sanitizers] [TESTS=pattern: only
 	@$(MAKE) --no-print-directory CRASH=1 all
 	@$(PYTHON) tests/run --build $(BUILD) $(if $(TESTS),--only '$(TESTS)')
 
+SECONDS := 90
+chaos: ## run everything under random faults and check all invariants [SECONDS=90] [SEED=number: that schedule again]
+	@scripts/install-deps build test
+	@$(MAKE) --no-print-directory all
+	@$(PYTHON) tests/chaos/run --build $(BUILD) --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+.PHONY: chaos
+
 include demo/demo.mk
 demo: ## show the whole of it with a throwaway database, two coordinators and five custodians
 	@scripts/install-deps build demo

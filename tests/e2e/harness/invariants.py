@@ -35,13 +35,17 @@ def check_invariants(db: Database, nodes=(), punctual: bool = True) -> None:
     nonces = [row["nonce"] for row in rounds.values()]
     assert len(nonces) == len(set(nonces)), "I4: a nonce stands twice"
     for round_id, row in rounds.items():
-        of = (acks.get(round_id, []), deliveries.get(round_id, []), attempts.get(round_id, []))
-        _check_acks(db.deployment(), row, *of)
-        _check_attempts(row, *of)
-        _check_times(row, punctual)
-        _check_settled(row, *of)
+        check_round(db.deployment(), row, acks.get(round_id, []), deliveries.get(round_id, []), attempts.get(round_id, []), punctual)
     _check_requests(attempts, nodes)
     _check_erased(db, rounds)
+
+
+def check_round(deployment: str, row: dict, acks: list, deliveries: list, attempts: list, punctual: bool = True) -> None:
+    """What one round's rows must say by themselves: I1, I2, I5, I6, I7 and I8."""
+    _check_acks(deployment, row, acks, deliveries, attempts)
+    _check_attempts(row, acks, deliveries, attempts)
+    _check_times(row, punctual)
+    _check_settled(row, acks, deliveries, attempts)
 
 
 def _hex(digest) -> str:
