@@ -207,30 +207,32 @@ class Faults:
 
     # Clients.
 
-    @contextlib.contextmanager
-    def _client(self):
-        """A transaction that ends whichever way, also when the database goes meanwhile."""
+    def _as_client(self, work) -> None:
+        """Calls work(conn) in a transaction that ends whichever way, also when the database goes meanwhile."""
         with contextlib.suppress(psycopg.Error):
             with psycopg.connect(self.stage.pair.conninfo(), application_name="client") as conn:
                 conn.execute("SET lock_timeout = '2s'")
-                yield conn
+                work(conn)
 
     def rounds_locked(self, fault: Fault, window) -> None:
-        with self._client() as conn:
+        def work(conn) -> None:
             numbers = [number for (number,) in conn.execute(SOME_OPEN)]
             window.rounds = frozenset(round_id for (round_id,) in conn.execute(LOCK, [numbers]))
             time.sleep(fault.lasts)
 
+        self._as_client(work)
+
     def tables_locked(self, fault: Fault, _window) -> None:
         """As a migration would, but longer than one should."""
-        with self._client() as conn:
+        def work(conn) -> None:
             conn.execute("LOCK TABLE quorate_store.round, quorate_store.attempt IN ACCESS EXCLUSIVE MODE")
             time.sleep(fault.lasts)
 
+        self._as_client(work)
+
     def dealer_dawdles(self, fault: Fault, window, commit: bool = True) -> None:
         """Opens a round, distributes half of it and then does nothing for a while, all in one transaction."""
-        with self._client() as conn:
-            window.rounds = self.load.dawdle(conn, fault, lambda: time.sleep(fault.lasts), commit)
+        self._as_client(lambda conn: self.load.dawdle(conn, fault, window, commit))
 
     def dealer_rolls_back(self, fault: Fault, window) -> None:
         self.dealer_dawdles(fault, window, commit=False)

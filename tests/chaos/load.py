@@ -12,6 +12,7 @@ from schedule import ODD, REAL
 
 NODES = sorted({int(name.split("-")[0]) for name in REAL} | {int(name) for name in ODD})
 DEALERS = 12  # most of them think or wait
+CATCH_UP_S = 3.0
 CASTS = {"retry_budget": "int", "after_quorum": "text", "nonce": "bigint"}
 
 
@@ -42,12 +43,13 @@ class Load:
         client = Client(self.conninfo, f"dealer {number}")
         ways = [(self.submit, 5, 1), (self.open_and_distribute, 4, 1), (self.submit_many, 1, 8), (self.misuse, 1, 1)]
         actions, weights, rounds = zip(*ways)
+        due = time.monotonic()
         while not self.stopping.is_set():
-            began = time.monotonic()
             (which,) = dice.choices(range(len(actions)), weights)
             actions[which](client, dice)
-            pause = dice.expovariate(self.rate / DEALERS / rounds[which])
-            self.stopping.wait(max(0.0, pause - (time.monotonic() - began)))
+            # What an outage held up is made up for, within limits: so it ends with a flood.
+            due = max(due + dice.expovariate(self.rate / DEALERS / rounds[which]), time.monotonic() - CATCH_UP_S)
+            self.stopping.wait(max(0.0, due - time.monotonic()))
         client.close()
 
     # Shapes.
@@ -216,25 +218,25 @@ class Load:
             elif reply.status == "refused":
                 self.book.count("reuses refused")
 
-    def dawdle(self, conn, fault, pause, commit: bool) -> frozenset:
-        """A round in a transaction that stays open for a while; its id."""
+    def dawdle(self, conn, fault, window, commit: bool) -> None:
+        """A round in a transaction that stays open for a while."""
         dice = random.Random(str(fault))
         entry, nodes = self._draw(dice)
         entry.policy["round_deadline"] = 6.0
+        window.rounds = frozenset([entry.round_id])
         text, values = self._named(entry.policy)
         (nonce,) = conn.execute(f"SELECT nonce FROM quorate.open_round(%s, %s, %s::int[]{text})",
                                 [entry.round_id, entry.quorum, nodes, *values]).fetchone()
         some = nodes[:max(1, len(nodes) // 2)]
         payloads = [self._envelope(dice) for _ in some]
         conn.execute("SELECT quorate.distribute(%s, %s, %s::int[], %s::bytea[])", [entry.round_id, nonce, some, payloads])
-        pause()
+        time.sleep(fault.lasts)
         if not commit:
             conn.rollback()
             entry.known = "refused"
-            return frozenset()
+            return
         self._distributed(entry, some, payloads)
         self._exists(entry)
         conn.commit()
         entry.known, entry.nonce = "committed", nonce
         self._distributed(entry, some, payloads)
-        return frozenset([entry.round_id])

@@ -88,6 +88,13 @@ class Record:
     def touching(self, start: float, end: float) -> list[Window]:
         return [w for w in self.windows if w.start <= end and (w.end or time.time()) >= start]
 
+    def lines(self) -> list[str]:
+        """What happened when, for a reader."""
+        events = [(w.start, f"{w.end - w.start:6.2f} s  {w.fault.kind} {w.fault.target}") for w in self.windows if w.end is not None]
+        events += [(start, f"{end - start:6.2f} s  no commit") for start, end in self.gaps]
+        began = min((at for at, _ in events), default=0.0)
+        return [f"{time.strftime('%H:%M:%S', time.gmtime(at))} {at - began:8.2f}  {what}" for at, what in sorted(events)]
+
     def held(self, round_id: str) -> list[tuple[float, float]]:
         """When a client held the round's row."""
         return [(w.start, w.end + 1) for w in self.windows if round_id in w.rounds]

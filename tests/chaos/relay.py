@@ -55,8 +55,11 @@ class Relay:
         for pair in list(self.pairs):
             for writer in pair:
                 sock = writer.get_extra_info("socket")
-                if sock.family == socket.AF_INET:
-                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                try:
+                    if sock.family == socket.AF_INET:
+                        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                except OSError:  # it is being closed already
+                    pass
                 writer.transport.abort()
 
     async def _serve(self, reader, writer) -> None:
