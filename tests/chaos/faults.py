@@ -10,7 +10,7 @@ import time
 
 import psycopg
 from record import Record
-from schedule import COORDINATORS, Fault
+from schedule import COORDINATORS, LANES, Fault
 from stage import Stage, mood
 
 SOME_OPEN = "SELECT round_no FROM quorate_store.round WHERE state = 'open' AND round_no > 0 ORDER BY random() LIMIT 40"
@@ -29,6 +29,9 @@ class Faults:
         for lane in self.lanes:
             threading.Thread(target=self._live, args=(lane,), daemon=True).start()
 
+    def over(self) -> bool:
+        return all(ended.is_set() for ended in self._ended.values())
+
     def join(self) -> None:
         for lane, ended in self._ended.items():
             if not ended.wait(180):
@@ -41,12 +44,15 @@ class Faults:
         threading.Event().wait()
 
     def _run(self, lane: str) -> None:
+        free_at = self.began
         for fault in self.lanes[lane]:
-            time.sleep(max(0.0, self.began + fault.at - time.time()))
+            # A slow machine takes longer than was drawn: the rest between two faults is kept all the same.
+            time.sleep(max(0.0, self.began + fault.at - time.time(), free_at - time.time()))
             try:
                 with self.record.window(fault) as window:
                     getattr(self, fault.kind.replace("-", "_"))(fault, window)
                 self.done[fault.kind] += 1
+                free_at = time.time() + LANES[lane][0]
             except Exception as error:  # pylint: disable=broad-except
                 self.problems.append(f"{fault}: {type(error).__name__}: {error}")
                 return

@@ -20,7 +20,8 @@ class Kind:
     settles: float = 0.0  # how long the next fault of the lane waits besides
 
 
-# How often a kind stands in its lane's deck says how often it is drawn.
+# A lane: the least and the most between the end of a fault and the next one, and its kinds. How often a kind stands there says how
+# often it is drawn.
 LANES = {
     "coordinators": (1.0, 3.5, [
         Kind("coordinator-kill", 0.0, 2.5, COORDINATORS), Kind("coordinator-kill", 0.0, 0.2, COORDINATORS),
@@ -30,8 +31,8 @@ LANES = {
     "database": (3.0, 7.0, [
         Kind("backends-terminated", 0.0, 0.0), Kind("backends-cancelled", 0.0, 0.0), Kind("one-backend-killed", 0.0, 0.0, settles=1.0),
         Kind("postgres-restart-fast", 0.0, 1.5), Kind("postgres-restart-immediate", 0.0, 1.5),
-        Kind("standby-stopped", 0.5, 5.0), Kind("failover-rewind", 0.0, 0.5, settles=2.0),
-        Kind("failover-basebackup", 0.0, 0.5, settles=2.0)]),
+        Kind("standby-stopped", 0.5, 5.0), Kind("failover-rewind", 0.0, 0.5, settles=4.0),
+        Kind("failover-basebackup", 0.0, 0.5, settles=4.0)]),
     "custodians": (0.3, 1.5, [
         Kind("custodian-kill", 0.0, 2.0, REAL), Kind("custodian-freeze", 0.2, 3.0, REAL), Kind("custodian-term", 0.0, 1.0, REAL),
         Kind("node-misbehaves", 0.5, 3.0, ODD), Kind("node-misbehaves", 0.5, 3.0, ODD), Kind("node-dark", 0.5, 3.0, ODD)]),
