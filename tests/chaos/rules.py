@@ -232,6 +232,15 @@ def silent_logs(audit: Audit, facts: Facts, name: str):
         yield "", f"a notification said {notice!r}"
 
 
+def no_errors(audit: Audit, facts: Facts, name: str):
+    """No program meets what it calls an error: each says that something happened that must not."""
+    for program in facts.stage.processes.all:
+        audit.look(name, len(program.lines))
+        for line in program.lines:
+            if " level=error " in line:
+                yield "", f"{program.name} says {line}"
+
+
 def reused_after_pruning(audit: Audit, facts: Facts, name: str):
     """I4: nothing is accepted a second time, not even after it was pruned. Comes last: it deletes the evidence."""
     db = facts.stage.db
@@ -272,7 +281,7 @@ def forms(mark: bytes) -> set[str]:
 
 RULES = {
     "I1 I2 I5 I7 rows": own_rows, "I1 receipts": receipts, "I3 terminal": terminal, "I3 answers": answers, "I4 nonces": nonces,
-    "I5 requests": requests, "I5 attested": attested, "I6 punctual": punctual, "I8 erased": erased, "I8 logs": silent_logs,
+    "I5 requests": requests, "I5 attested": attested, "I6 punctual": punctual, "I8 erased": erased, "I8 logs": silent_logs, "no errors logged": no_errors,
     "I10 progress": progress, "promises kept": promises, "custodians' stores": stores, "I4 pruned": reused_after_pruning}
 # What is noticed while it happens goes by these names.
 LIVE = {"I3": "looks at states", "I4": "reuses", "I6": "collect fails closed", "I7": "looks at escalations", "I9": "looks at policies",
