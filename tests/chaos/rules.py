@@ -11,6 +11,10 @@ SLACK_S = 1.0  # on top of the contract's second, for a slow machine
 ANSWERED = ("ack", "http_error", "bad_receipt", "refused")
 ENDS = {"QR001": {"stalled"}, "QR002": {"dead_lettered", "complete"}, "QR004": {"cancelled"}, "nodes": {"complete"}}
 
+AFTER_ITS_END = """SELECT l.round_id, c.name, c.end_reason, a.node_id, a.attempt, a.reserved_at - c.ended_at AS late
+                     FROM quorate_store.attempt_state a JOIN quorate_store.coordinator c ON c.instance_no = a.owner
+                     JOIN quorate_store.ledger l USING (round_no) WHERE a.reserved_at > c.ended_at"""
+
 
 class Audit:
     """`judged` counts what each rule looked at, `excused` what it let pass because of an outage."""
@@ -156,6 +160,14 @@ def requests(audit: Audit, facts: Facts, name: str):
         yield "", what
 
 
+def fencing(audit: Audit, facts: Facts, name: str):
+    """Who was fenced, or has left, reserves nothing from then on."""
+    db = facts.stage.db
+    audit.look(name, db.one("SELECT count(*) FROM quorate_store.coordinator WHERE ended_at IS NOT NULL"))
+    for row in db.rows(AFTER_ITS_END):
+        yield row["round_id"], f"{row['name']}, {row['end_reason']}, reserved an attempt {row['late']} later: node {row['node_id']}, {row['attempt']}"
+
+
 def attested(audit: Audit, facts: Facts, name: str):
     """I5: when a request reached a node of the harness, its attempt could be seen in the database."""
     audit.look(name, facts.stage.attested)
@@ -281,7 +293,8 @@ def forms(mark: bytes) -> set[str]:
 
 RULES = {
     "I1 I2 I5 I7 rows": own_rows, "I1 receipts": receipts, "I3 terminal": terminal, "I3 answers": answers, "I4 nonces": nonces,
-    "I5 requests": requests, "I5 attested": attested, "I6 punctual": punctual, "I8 erased": erased, "I8 logs": silent_logs, "no errors logged": no_errors,
+    "I5 requests": requests, "fencing": fencing,
+    "I5 attested": attested, "I6 punctual": punctual, "I8 erased": erased, "I8 logs": silent_logs, "no errors logged": no_errors,
     "I10 progress": progress, "promises kept": promises, "custodians' stores": stores, "I4 pruned": reused_after_pruning}
 # What is noticed while it happens goes by these names.
 LIVE = {"I3": "looks at states", "I4": "reuses", "I6": "collect fails closed", "I7": "looks at escalations", "I9": "looks at policies",
