@@ -49,13 +49,18 @@ def own_rows(audit: Audit, facts: Facts, name: str):
 
 
 def receipts(audit: Audit, facts: Facts, name: str):
-    """I1: how many receipts were verified (by own_rows); an ack of a real custodian is in its store."""
+    """I1: how many receipts were verified (by own_rows); whoever acked holds the envelope, and no ack is lost."""
     for round_id, acks in facts.acks.items():
         for ack in acks:
             audit.look(name)
             route = ack["route"] if str(ack["node_id"]) in facts.stage.custodians else "any"
             if not facts.stored.get((round_id, ack["node_id"], route)):
                 yield round_id, f"node {ack['node_id']} acked on its {ack['route']} route, and does not hold the envelope"
+    for round_id, attempts in facts.attempts.items():
+        acked = {ack["node_id"] for ack in facts.acks.get(round_id, [])}
+        for attempt in attempts:
+            if attempt["outcome"] == "ack" and attempt["node_id"] not in acked:
+                yield round_id, f"an attempt of node {attempt['node_id']} says that it brought an ack, and there is none"
 
 
 def terminal(audit: Audit, facts: Facts, name: str):
