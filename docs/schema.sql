@@ -947,6 +947,9 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
 --   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
+-- quorate_worker.durability_warnings()
+--   returns TABLE(setting text, value text, risk text); stable, security definer, set search_path=pg_catalog, pg_temp
+--
 -- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
 --   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
 --

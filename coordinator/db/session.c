@@ -6,23 +6,38 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/log.h"
+#include "base/told.h"
+#include "db/hosts.h"
 
-static const double RECONNECT_FIRST_S = 0.05, RECONNECT_MAX_S = 2.0, CONNECT_TIMEOUT_S = 5.0;
+static const double RECONNECT_FIRST_S = 0.05, RECONNECT_MAX_S = 2.0;
+/* For each address of each host; libpq's connect_timeout is of no effect on a connection made asynchronously. */
+static const unsigned CONNECT_TIMEOUT_S = 5, CONNECT_TIMEOUT_MIN_S = 2;
+/* A connection that breaks again and again for one reason is told no more often than this. */
+static const int64_t TOLD_QUIET_US = 5000000;
 
 /* What a role or a database may have as its defaults, and what no batch of ours must inherit: time-outs that cancel a
- * batch for ever, snapshots older than the locks that a decision is taken under, and a read-only session.
+ * batch or end a session for ever, snapshots older than the locks that a decision is taken under, and a read-only
+ * session. The first is short, since it runs under the time-out that it ends. A server that waits for a lock looks now
+ * and then whether we are still there: while commits hang, each lost session would stay else, until none is free.
  *
  * Only a connection whose process is the one that the server tells us is the server's own. Behind a pooler the next
  * transaction may run in another session, and this one be a stranger's next: nothing is set there for longer than a
  * transaction. $1: the process as the connection has it. */
-static const char SETTINGS[] =
-    "SELECT d.direct, CASE WHEN d.direct THEN"
-    " set_config('statement_timeout', '0', false) || set_config('lock_timeout', '0', false) ||"
-    " set_config('default_transaction_isolation', 'read committed', false) ||"
-    " set_config('default_transaction_read_only', 'off', false) END"
-    " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)";
+static const char *const SETTINGS[] = {
+    ("SELECT d.direct, CASE WHEN d.direct THEN set_config('statement_timeout', '0', false) END"
+     " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)"),
+    ("SELECT d.direct, CASE WHEN d.direct THEN"
+     " set_config('default_transaction_isolation', 'read committed', false) ||"
+     " set_config('default_transaction_read_only', 'off', false) ||"
+     " set_config('client_connection_check_interval', '1s', false) END"
+     " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)"),
+    ("SELECT pg_backend_pid() = $1::int, count(set_config(s.name, '0', false)) FROM pg_catalog.pg_settings s"
+     " WHERE pg_backend_pid() = $1::int AND s.name IN"
+     " ('lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')")};
+enum { SETTINGS_COUNT = sizeof SETTINGS / sizeof SETTINGS[0] };
 
 /* The same for one transaction: sent ahead of its first statement. */
 static const char *const PRELUDE[] = {
@@ -36,6 +51,7 @@ enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_SETTLING, SESSION
 struct db_session {
     struct ev_loop *loop;
     char *conninfo; /* NULL: the environment */
+    struct db_hosts hosts;
     char application_name[64];
     char label[32];
     struct db_session_handler handler;
@@ -46,10 +62,12 @@ struct db_session {
     ev_timer timer; /* while down: the next try; while connecting: its time-out */
     double backoff_s;
     unsigned long losses;
-    bool direct;          /* no pooler is between */
-    bool begun;           /* a statement was sent since the last sync */
-    int preludes;         /* results still to come of the PRELUDE of the transaction whose results come next */
-    char last_error[256]; /* what the log has been told already */
+    bool direct;      /* no pooler is between */
+    bool begun;       /* a statement was sent since the last sync */
+    int preludes;     /* results still to come of the PRELUDE of the transaction whose results come next */
+    bool failed;      /* the transaction whose results are coming */
+    char where[1100]; /* the address that is tried */
+    struct told told;
 };
 
 static void connect_begin(struct db_session *session);
@@ -73,17 +91,8 @@ static void timer_start(struct db_session *session, double after_s) {
 }
 
 /* Closes the connection and plans the next try. */
-static void connection_lost(struct db_session *session, const char *why) {
-    char quoted[sizeof session->last_error + 64], line[sizeof session->last_error];
+static void drop(struct db_session *session) {
     bool was_ready = session->state == SESSION_READY;
-    snprintf(line, sizeof line, "%s", why);
-    if (session->conn != NULL) {
-        db_hide_password(session->conn, line);
-    }
-    if (log_changed(session->last_error, sizeof session->last_error, line)) {
-        log_event(LOG_WARN, "database_lost", "session=%s reason=%s", session->label,
-                  log_quote(line, quoted, sizeof quoted));
-    }
     ev_io_stop(session->loop, &session->io);
     PQfinish(session->conn);
     session->conn = NULL;
@@ -97,6 +106,19 @@ static void connection_lost(struct db_session *session, const char *why) {
     }
 }
 
+static void connection_lost(struct db_session *session, const char *why) {
+    char quoted[512 + 64], line[512];
+    snprintf(line, sizeof line, "%s", why);
+    if (session->conn != NULL) {
+        db_hide_password(session->conn, line);
+    }
+    if (told_news(&session->told, line, TOLD_QUIET_US)) {
+        log_event(LOG_WARN, "database_lost", "session=%s reason=%s", session->label,
+                  log_quote(line, quoted, sizeof quoted));
+    }
+    drop(session);
+}
+
 static void connection_ready(struct db_session *session) {
     if (PQsetnonblocking(session->conn, 1) != 0 || PQenterPipelineMode(session->conn) != 1) {
         connection_lost(session, PQerrorMessage(session->conn));
@@ -106,8 +128,11 @@ static void connection_ready(struct db_session *session) {
     const char *const values[] = {process};
     snprintf(process, sizeof process, "%d", PQbackendPID(session->conn));
     session->state = SESSION_SETTLING; /* the connection's time-out runs on */
-    if (PQsendQueryParams(session->conn, SETTINGS, 1, NULL, values, NULL, NULL, 1) != 1 ||
-        PQpipelineSync(session->conn) != 1 || PQflush(session->conn) < 0) {
+    bool sent = true;
+    for (int i = 0; i < SETTINGS_COUNT; i++) {
+        sent = sent && PQsendQueryParams(session->conn, SETTINGS[i], 1, NULL, values, NULL, NULL, 1) == 1;
+    }
+    if (!sent || PQpipelineSync(session->conn) != 1 || PQflush(session->conn) < 0) {
         connection_lost(session, PQerrorMessage(session->conn));
         return;
     }
@@ -123,28 +148,53 @@ static void settling(struct db_session *session, const PGresult *result) {
     } else if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
         ev_timer_stop(session->loop, &session->timer);
         session->state = SESSION_READY;
-        session->backoff_s = RECONNECT_FIRST_S;
-        session->begun = false;
+        session->begun = session->failed = false;
         session->preludes = session->direct ? 0 : PRELUDE_COUNT;
-        log_event(session->last_error[0] != '\0' ? LOG_INFO : LOG_DEBUG, "database_connected",
-                  "session=%s backend=%d direct=%s", session->label, PQbackendPID(session->conn),
-                  session->direct ? "yes" : "no");
-        session->last_error[0] = '\0';
         session->handler.ready(session->context);
     }
+}
+
+/* A connection has proven good once a transaction of its owner has committed: to a server where each one fails or
+ * hangs one connects well, again and again. */
+static void transaction_ended(struct db_session *session) {
+    if (!session->failed) {
+        session->backoff_s = RECONNECT_FIRST_S;
+        if (told_over(&session->told)) {
+            log_event(LOG_INFO, "database_connected", "session=%s backend=%d direct=%s", session->label,
+                      PQbackendPID(session->conn), session->direct ? "yes" : "no");
+        }
+    }
+    session->failed = false;
 }
 
 static bool usable(const struct db_session *session) {
     return session->state == SESSION_SETTLING || session->state == SESSION_READY;
 }
 
+/* Gives each address a time-out of its own, as libpq itself does when it may block. */
+static void time_address(struct db_session *session) {
+    char where[sizeof session->where];
+    const char *host = PQhost(session->conn), *address = PQhostaddr(session->conn), *port = PQport(session->conn);
+    snprintf(where, sizeof where, "%s%s%s%s port %s", host != NULL ? host : "", address != NULL && *address ? " (" : "",
+             address != NULL ? address : "", address != NULL && *address ? ")" : "", port != NULL ? port : "");
+    if (strcmp(where, session->where) != 0) {
+        memcpy(session->where, where, sizeof where);
+        unsigned given = session->hosts.timeout_s;
+        timer_start(session, given == 0                      ? CONNECT_TIMEOUT_S
+                             : given < CONNECT_TIMEOUT_MIN_S ? CONNECT_TIMEOUT_MIN_S
+                                                             : given);
+    }
+}
+
 static void connect_step(struct db_session *session) {
     switch (PQconnectPoll(session->conn)) {
     case PGRES_POLLING_READING:
         watch(session, EV_READ);
+        time_address(session);
         break;
     case PGRES_POLLING_WRITING:
         watch(session, EV_WRITE);
+        time_address(session);
         break;
     case PGRES_POLLING_OK:
         connection_ready(session);
@@ -180,7 +230,13 @@ static void drain(struct db_session *session) {
         if (session->state == SESSION_SETTLING) {
             settling(session, result);
             PQclear(result);
-        } else if (of_prelude(session, result) || !session->handler.result(session->context, result)) {
+            continue;
+        }
+        session->failed = session->failed || PQresultStatus(result) == PGRES_FATAL_ERROR;
+        if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
+            transaction_ended(session);
+        }
+        if (of_prelude(session, result) || !session->handler.result(session->context, result)) {
             PQclear(result);
         }
     }
@@ -230,19 +286,39 @@ static void on_io(struct ev_loop *loop, ev_io *watcher, int events) {
     }
 }
 
+/* The address did not answer in time. One that did not even take the connection is given up alone: libpq goes on to
+ * the next one. What takes connections and then says nothing is passed over by the next try. */
+static void connect_timed_out(struct db_session *session) {
+    char why[sizeof session->where + 64];
+    snprintf(why, sizeof why, "no answer in time from %s", session->where);
+    db_hosts_skip(&session->hosts, session->conn);
+    if (session->state != SESSION_CONNECTING || PQstatus(session->conn) != CONNECTION_STARTED ||
+        shutdown(PQsocket(session->conn), SHUT_RDWR) != 0) {
+        connection_lost(session, why);
+        return;
+    }
+    if (told_news(&session->told, why, TOLD_QUIET_US)) {
+        char quoted[sizeof why + 64];
+        log_event(LOG_WARN, "database_silent", "session=%s reason=%s", session->label,
+                  log_quote(why, quoted, sizeof quoted));
+    }
+    connect_step(session);
+}
+
 static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct db_session *session = watcher->data;
-    if (session->state == SESSION_CONNECTING || session->state == SESSION_SETTLING) {
-        connection_lost(session, "no connection within 5 s");
-    } else {
+    if (session->state == SESSION_DOWN) {
         connect_begin(session);
+    } else {
+        connect_timed_out(session);
     }
 }
 
 static void connect_begin(struct db_session *session) {
     /* Later entries win: the connection string may change the first ones, nothing may change the last. */
-    const char *keywords[DB_LIVENESS_COUNT + 4] = {0}, *values[DB_LIVENESS_COUNT + 4] = {0};
+    const struct db_hosts *hosts = &session->hosts;
+    const char *keywords[DB_LIVENESS_COUNT + 7] = {0}, *values[DB_LIVENESS_COUNT + 7] = {0};
     int count = db_liveness(keywords, values);
     keywords[count] = "client_encoding";
     values[count++] = "UTF8";
@@ -250,15 +326,24 @@ static void connect_begin(struct db_session *session) {
     values[count++] = session->conninfo;
     keywords[count] = "application_name";
     values[count++] = session->application_name;
+    if (hosts->count > 1) { /* in the order in which they shall be tried */
+        keywords[count] = "host";
+        values[count++] = hosts->host;
+        keywords[count] = "hostaddr";
+        values[count++] = hosts->hostaddr;
+        keywords[count] = "port";
+        values[count] = hosts->port;
+    }
     session->conn = PQconnectStartParams(keywords, values, 1);
     session->state = SESSION_CONNECTING;
-    timer_start(session, CONNECT_TIMEOUT_S);
-    if (session->conn == NULL) {
+    session->where[0] = '\0';
+    if (session->conn == NULL || (hosts->count == 0 && !db_hosts_learn(&session->hosts, session->conn))) {
         connection_lost(session, "out of memory");
     } else if (PQstatus(session->conn) == CONNECTION_BAD) {
         connection_lost(session, PQerrorMessage(session->conn));
     } else {
         watch(session, EV_WRITE);
+        time_address(session);
     }
 }
 
@@ -294,6 +379,7 @@ void db_session_free(struct db_session *session) {
     ev_io_stop(session->loop, &session->io);
     ev_timer_stop(session->loop, &session->timer);
     PQfinish(session->conn);
+    db_hosts_free(&session->hosts);
     free(session->conninfo);
     free(session);
 }
@@ -355,11 +441,14 @@ bool db_session_sync(struct db_session *session) {
 }
 
 void db_session_restart(struct db_session *session, const char *why, const char *application_name) {
+    char quoted[512];
     if (application_name != NULL) {
         snprintf(session->application_name, sizeof session->application_name, "%s", application_name);
     }
     if (session->state != SESSION_DOWN) {
-        connection_lost(session, why);
+        log_event(LOG_DEBUG, "database_dropped", "session=%s reason=%s", session->label,
+                  log_quote(why, quoted, sizeof quoted));
+        drop(session);
     }
 }
 

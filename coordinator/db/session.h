@@ -43,7 +43,8 @@ bool db_session_send(struct db_session *session, const char *sql, const struct d
 /* Ends a transaction: everything sent since the last sync commits or fails as one. Sends it all. */
 bool db_session_sync(struct db_session *session) MUST_CHECK;
 
-/* Drops the connection, as if it had been lost, and connects again under another application name (NULL: the same). */
+/* Drops the connection, as if it had been lost, and connects again under another application name (NULL: the same). It
+ * is the caller who tells the log of whatever is wrong. */
 void db_session_restart(struct db_session *session, const char *why, const char *application_name);
 
 /* How often a connection was lost or could not be made. */

@@ -53,6 +53,10 @@ bool worker_send_is_joined(struct db_session *session, int32_t instance, const c
     return db_session_send(session, "SELECT quorate_worker.is_joined($1, $2::uuid)", &params);
 }
 
+bool worker_send_durability(struct db_session *session) {
+    return db_session_send(session, "SELECT * FROM quorate_worker.durability_warnings()", NULL);
+}
+
 bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) {
     struct db_params params = {0};
     db_param_int4(&params, instance);

@@ -76,6 +76,7 @@ bool worker_send_join(struct db_session *session, const char *instance_id, const
                       int64_t lease_us) MUST_CHECK;
 bool worker_send_is_joined(struct db_session *session, int32_t instance, const char *instance_id) MUST_CHECK;
 bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) MUST_CHECK;
+bool worker_send_durability(struct db_session *session) MUST_CHECK;
 bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
 bool worker_send_hold(struct db_session *session, int32_t instance) MUST_CHECK;
 bool worker_send_watch(struct db_session *session, int32_t instance, int32_t seen) MUST_CHECK;
@@ -101,6 +102,11 @@ struct joined_row {
     int32_t instance;
     char deployment_id[ROUND_ID_MAX + 1];
     int32_t schema_version;
+};
+
+/* A setting under which commits may be forgotten. */
+struct durability_row {
+    const char *setting, *value, *risk;
 };
 
 struct tick_row {
@@ -181,7 +187,8 @@ bool worker_held(const PGresult *result) MUST_CHECK; /* of hold: whether the loc
 bool worker_watched(const PGresult *result, struct watch_row *out) MUST_CHECK;
 bool worker_released(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
 bool worker_is_joined(const PGresult *result) MUST_CHECK; /* false, too, for no result */
-bool worker_left(const PGresult *result) MUST_CHECK;      /* false, too, when leave has to be asked again */
+bool worker_durability(const PGresult *result, int row, struct durability_row *out) MUST_CHECK;
+bool worker_left(const PGresult *result) MUST_CHECK; /* false, too, when leave has to be asked again */
 bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) MUST_CHECK;
 bool worker_work(const PGresult *result, int row, struct work_row *out) MUST_CHECK;
 bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) MUST_CHECK;

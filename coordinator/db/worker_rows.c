@@ -115,6 +115,15 @@ bool worker_is_joined(const PGresult *result) {
     return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
 }
 
+bool worker_durability(const PGresult *result, int row, struct durability_row *out) {
+    if (PQnfields(result) != 3) {
+        return false;
+    }
+    *out = (struct durability_row){
+        .setting = get_text(result, row, 0), .value = get_text(result, row, 1), .risk = get_text(result, row, 2)};
+    return out->setting != NULL && out->value != NULL && out->risk != NULL;
+}
+
 bool worker_left(const PGresult *result) {
     return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
 }

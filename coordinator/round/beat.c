@@ -12,6 +12,7 @@
 static const double TICK_S = 0.5, TICK_SOONEST_S = 0.02;
 /* A call without an answer for so long: the connection is half open. */
 static const double SILENCE_MAX_S = 5.0;
+static const int64_t TOLD_QUIET_US = 30000000;
 enum { TICK_ROUNDS_MAX = 1000, COUNT_EVERY = 20, RESTART_AFTER = 4 };
 
 static void wake_in(struct beat *beat, double seconds) {
@@ -30,6 +31,9 @@ static void call(struct beat *beat, enum beat_call what) {
     switch (what) {
     case BEAT_JOIN:
         sent = sent && worker_send_join(beat->session, c->instance_id, c->settings.name, c->settings.lease_us);
+        break;
+    case BEAT_DURABILITY:
+        sent = sent && worker_send_durability(beat->session);
         break;
     case BEAT_TICK:
         sent = sent && worker_send_tick(beat->session, c->instance, !beat->quiet, TICK_ROUNDS_MAX,
@@ -53,7 +57,7 @@ static void call(struct beat *beat, enum beat_call what) {
 
 static void next_call(struct beat *beat) {
     if (db_session_ready(beat->session) && beat->call == BEAT_NOTHING) {
-        call(beat, beat->coordinator->instance == 0 ? BEAT_JOIN : BEAT_TICK);
+        call(beat, !beat->looked ? BEAT_DURABILITY : beat->coordinator->instance == 0 ? BEAT_JOIN : BEAT_TICK);
     }
 }
 
@@ -61,7 +65,13 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct beat *beat = watcher->data;
     if (beat->call != BEAT_NOTHING) {
-        db_session_restart(beat->session, "no answer to the heartbeat within 5 s", NULL);
+        static const char WHY[] =
+            "no answer to the heartbeat within 5 s: commits wait for a standby, a lock is held, or "
+            "the connection is half open";
+        if (told_news(&beat->told, WHY, TOLD_QUIET_US)) {
+            log_event(LOG_WARN, "beat_failed", "error=\"%s\"", WHY);
+        }
+        db_session_restart(beat->session, WHY, NULL);
         return;
     }
     next_call(beat);
@@ -70,7 +80,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
 static void on_ready(void *context) {
     struct beat *beat = context;
     hearing_begin(&beat->hearing, db_session_direct(beat->session));
-    beat->held = false;
+    beat->held = beat->looked = false;
     beat->call = BEAT_NOTHING;
     beat->coordinator->work = true; /* what was notified meanwhile was not heard */
     next_call(beat);
@@ -85,11 +95,18 @@ static void on_lost(void *context) {
     ev_timer_stop(beat->coordinator->loop, &beat->timer);
 }
 
+/* Said once: it lasts until someone migrates. */
+static void unexpected_rows(struct beat *beat, const char *name) {
+    if (told_news(&beat->told, name, INT64_MAX)) {
+        log_event(LOG_ERROR, "unexpected_rows", "call=%s hint=\"run quorate migrate\"", name);
+    }
+}
+
 static void ticked(struct beat *beat, const PGresult *result) {
     struct coordinator *c = beat->coordinator;
     struct tick_row row;
     if (!worker_tick(result, &row)) {
-        log_event(LOG_ERROR, "unexpected_rows", "call=tick hint=\"run quorate migrate\"");
+        unexpected_rows(beat, "tick");
         wake_in(beat, TICK_S);
         return;
     }
@@ -130,14 +147,12 @@ static void joined(struct beat *beat, const PGresult *result) {
     struct coordinator *c = beat->coordinator;
     struct joined_row row;
     if (!worker_joined(result, &row)) {
-        log_event(LOG_ERROR, "unexpected_rows", "call=join_deployment hint=\"run quorate migrate\"");
+        unexpected_rows(beat, "join_deployment");
         wake_in(beat, TICK_S);
         return;
     }
     if (row.schema_version < sql_files_schema_version()) {
-        char text[64];
-        snprintf(text, sizeof text, "schema %d", row.schema_version);
-        if (log_changed(beat->last_error, sizeof beat->last_error, text)) {
+        if (told_news(&beat->told, "schema_too_old", INT64_MAX)) {
             log_event(LOG_ERROR, "schema_too_old", "schema=%d needed=%d hint=\"run quorate migrate\"",
                       row.schema_version, sql_files_schema_version());
         }
@@ -146,6 +161,19 @@ static void joined(struct beat *beat, const PGresult *result) {
     }
     coordinator_joined(c, &row);
     crash_point("joined");
+    next_call(beat);
+}
+
+/* Warns of settings under which commits may be forgotten, each once. */
+static void looked(struct beat *beat, const PGresult *result) {
+    struct durability_row row;
+    for (int i = 0; i < PQntuples(result) && worker_durability(result, i, &row); i++) {
+        char value[256], risk[256];
+        if (told_news(&beat->warned, row.risk, INT64_MAX)) {
+            log_event(LOG_WARN, "not_durable", "setting=%s value=%s risk=%s", row.setting,
+                      log_quote(row.value, value, sizeof value), log_quote(row.risk, risk, sizeof risk));
+        }
+    }
     next_call(beat);
 }
 
@@ -166,6 +194,7 @@ static void on_sync(struct beat *beat) {
     PGresult *answer = beat->answer;
     beat->call = BEAT_NOTHING;
     beat->answer = NULL;
+    beat->looked = beat->looked || done == BEAT_DURABILITY; /* whatever came of it: it is advice */
     if (beat->failed) {
         beat->held = false; /* the lock may be ours, but nobody knows of it */
         PQclear(answer);
@@ -179,10 +208,13 @@ static void on_sync(struct beat *beat) {
     beat->failures = 0;
     hearing_listens(&beat->hearing);
     beat->quiet = false;
-    beat->last_error[0] = '\0';
+    (void)told_over(&beat->told);
     switch (done) {
     case BEAT_JOIN:
         joined(beat, answer);
+        break;
+    case BEAT_DURABILITY:
+        looked(beat, answer);
         break;
     case BEAT_TICK:
         ticked(beat, answer);
@@ -199,14 +231,14 @@ static void on_sync(struct beat *beat) {
 static void note_error(struct beat *beat, const PGresult *result) {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    char text[sizeof beat->last_error], quoted[sizeof beat->last_error + 64];
+    char quoted[sizeof beat->last_error + 64];
     bool no_schema = sqlstate != NULL && (strcmp(sqlstate, "3F000") == 0 || strcmp(sqlstate, "42883") == 0);
     beat->failed = true;
     beat->quiet = beat->quiet || (sqlstate != NULL && strcmp(sqlstate, "54000") == 0);
-    snprintf(text, sizeof text, "%s %s%s", sqlstate != NULL ? sqlstate : "-",
+    snprintf(beat->last_error, sizeof beat->last_error, "%s %s%s", sqlstate != NULL ? sqlstate : "-",
              message != NULL ? message : "connection lost", no_schema ? " (run quorate migrate)" : "");
-    if (log_changed(beat->last_error, sizeof beat->last_error, text)) {
-        log_event(LOG_WARN, "beat_failed", "error=%s", log_quote(text, quoted, sizeof quoted));
+    if (told_news(&beat->told, beat->last_error, TOLD_QUIET_US)) {
+        log_event(LOG_WARN, "beat_failed", "error=%s", log_quote(beat->last_error, quoted, sizeof quoted));
     }
 }
 

@@ -6,12 +6,13 @@
 #include <stdbool.h>
 
 #include "base/check.h"
+#include "base/told.h"
 #include "db/session.h"
 #include "round/hearing.h"
 
 struct coordinator;
 
-enum beat_call { BEAT_NOTHING, BEAT_JOIN, BEAT_TICK, BEAT_LEAVE };
+enum beat_call { BEAT_NOTHING, BEAT_JOIN, BEAT_DURABILITY, BEAT_TICK, BEAT_LEAVE };
 
 struct beat {
     struct coordinator *coordinator;
@@ -21,11 +22,14 @@ struct beat {
     enum beat_call call; /* under way */
     PGresult *answer;    /* of that call, until its commit is confirmed */
     unsigned ticks, failures;
+    bool looked;  /* at the settings of the server that this session is connected to */
     bool held;    /* this session holds the instance's life lock */
     bool holding; /* it was asked for in front of the call under way */
     bool quiet;   /* the notification queue is full: close rounds without notifications */
     bool failed;  /* an error came instead of an answer */
     char last_error[256];
+    struct told told;
+    struct told warned; /* of settings; a failover may bring others, and back */
 };
 
 bool beat_start(struct beat *beat, struct coordinator *coordinator) MUST_CHECK;

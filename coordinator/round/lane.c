@@ -16,6 +16,7 @@ static const double QUIET_S = 10.;
 static const double PATIENCE_S = 0.005;
 static const size_t BATCH_LIMIT = 512;
 static const unsigned RESTART_AFTER = 8; /* failed batches in a row */
+static const int64_t TOLD_QUIET_US = 30000000;
 
 void *lane_memory(void *pointer, size_t size) {
     void *memory = realloc(pointer, size);
@@ -154,7 +155,7 @@ static void greeted(struct lane *lane) {
     if (!lane->greeted) {
         lane->batch.load_failed = true;
         lane->failures = 5; /* a long pause, but no new connection */
-        if (log_changed(lane->last_error, sizeof lane->last_error, "another database")) {
+        if (told_news(&lane->told, "another database", TOLD_QUIET_US)) {
             log_event(LOG_ERROR, "another_database",
                       "reason=\"--db and --listen-db lead to different databases\" hint=\"give the same one twice\"");
         }
@@ -172,6 +173,7 @@ void lane_turn(struct lane *lane) {
         greet(lane);
     } else if ((has_work(lane) || wanted) && !lane_build(lane)) {
         /* Half a batch may be queued: only a new connection knows where it stands. All of it is asked again. */
+        log_event(LOG_WARN, "batch_not_sent", "");
         db_session_restart(lane->session, "a batch could not be sent", NULL);
     }
 }
@@ -238,7 +240,9 @@ static void batch_over(struct lane *lane) {
                       coordinator_time(c) - lane->batch.began);
         if (!lane->batch.load_failed) {
             lane->failures = 0;
-            lane->last_error[0] = '\0';
+            if (lane->batch.commits && lane->batch.steps[0] < LANE_OWNED) {
+                (void)told_over(&lane->told); /* a read proves little: of a primary that was demoted, say */
+            }
         }
         lane->limit = lane->limit * 2 < BATCH_LIMIT ? lane->limit * 2 : BATCH_LIMIT;
         if (lane->batch.load_failed) {
@@ -258,17 +262,17 @@ static void batch_over(struct lane *lane) {
 static void note_error(struct lane *lane, const PGresult *result) {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    char text[sizeof lane->last_error], quoted[sizeof lane->last_error + 64];
+    char quoted[sizeof lane->last_error + 64];
     if (lane->batch.commits && !lane->batch.sync_seen && !lane->batch.failed) {
         lane->batch.failed = true;
         snprintf(lane->batch.sqlstate, sizeof lane->batch.sqlstate, "%s", sqlstate != NULL ? sqlstate : "");
     } else {
         lane->batch.load_failed = true;
     }
-    snprintf(text, sizeof text, "%s %s", sqlstate != NULL ? sqlstate : "-",
+    snprintf(lane->last_error, sizeof lane->last_error, "%s %s", sqlstate != NULL ? sqlstate : "-",
              message != NULL ? message : "connection lost");
-    if (log_changed(lane->last_error, sizeof lane->last_error, text)) {
-        log_event(LOG_WARN, "batch_failed", "error=%s", log_quote(text, quoted, sizeof quoted));
+    if (told_news(&lane->told, lane->last_error, TOLD_QUIET_US)) {
+        log_event(LOG_WARN, "batch_failed", "error=%s", log_quote(lane->last_error, quoted, sizeof quoted));
     }
 }
 

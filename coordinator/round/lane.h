@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/check.h"
+#include "base/told.h"
 #include "db/worker.h"
 
 struct coordinator;
@@ -79,6 +80,7 @@ struct lane {
     bool restart;       /* the session is to be begun anew */
     double quiet_until; /* the notification queue is full: no notifications for a while */
     char last_error[256];
+    struct told told;
 };
 
 bool lane_start(struct lane *lane, struct coordinator *coordinator, const char *label) MUST_CHECK;

@@ -43,7 +43,11 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct ring *ring = watcher->data;
     if (ring->asking) {
-        db_session_restart(ring->session, "no answer from the ring within 5 s", NULL);
+        static const char WHY[] = "no answer from the ring within 5 s";
+        if (log_changed(ring->last_error, sizeof ring->last_error, WHY)) {
+            log_event(LOG_WARN, "ring_failed", "error=\"%s\"", WHY);
+        }
+        db_session_restart(ring->session, WHY, NULL);
         return;
     }
     ask(ring);

@@ -9,6 +9,7 @@ sys.dont_write_bytecode = True
 from harness.cluster import Cluster  # noqa: E402
 from harness.lab import Lab  # noqa: E402
 from harness.netlab import NetworkCluster, NetworkLab  # noqa: E402
+from harness.standby import Pair  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +52,17 @@ def network_lab(network_cluster, tmp_path, request):
     request.node.lab = with_logs
     yield with_logs
     with_logs.close()
+
+
+@pytest.fixture
+def pair_lab(tmp_path, request):
+    """A primary and a synchronous standby of its own; coordinators get a string that names both."""
+    with Pair() as own:
+        own.create_template()
+        with_logs = Lab(own, tmp_path)
+        request.node.lab = with_logs
+        yield with_logs
+        with_logs.close()
 
 
 @pytest.hookimpl(hookwrapper=True)

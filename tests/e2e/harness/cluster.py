@@ -50,13 +50,16 @@ class Cluster:
             self.close()
             raise
 
-    def _initialise(self) -> None:
+    def _make_folders(self) -> None:
         self.socket_dir.mkdir()
         self.log.touch()
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
             for path in (self.folder, self.socket_dir, self.log):
                 os.chown(path, user.pw_uid, user.pw_gid)
+
+    def _initialise(self) -> None:
+        self._make_folders()
         done = subprocess.run(
             [*as_server_user(), BIN / "initdb", "-D", self.data, "--auth=trust", "--username=postgres", "--encoding=UTF8",
              "--locale=C.UTF-8", "--no-sync", "--no-instructions"],
