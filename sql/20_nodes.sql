@@ -1,6 +1,6 @@
 -- Nodes: who can be sent envelopes, where, and whose key signs the receipts.
 
-CREATE FUNCTION quorate.add_node(node_id int, url text, receipt_key text, backup_url text DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION quorate.add_node(node_id int, url text, receipt_key text, backup_url text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -42,7 +42,7 @@ node_id: 1..32767. url, backup_url: http or https, at most 2048 characters; back
 receipt_key: whpk_ and the base64 of the node''s Ed25519 public key, the same for both routes.
 Errors: QR007. Locks: serialises with other add_node calls for this node until the transaction ends.';
 
-CREATE FUNCTION quorate.set_node_enabled(node_id int, enabled boolean) RETURNS void
+CREATE OR REPLACE FUNCTION quorate.set_node_enabled(node_id int, enabled boolean) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
@@ -58,7 +58,7 @@ COMMENT ON FUNCTION quorate.set_node_enabled(int, boolean) IS
 'Enables or disables a node for rounds opened from now on; rounds that are open keep it.
 Errors: QR007 (NULL), QR008 (unknown node).';
 
-CREATE FUNCTION quorate.set_envelope_limit(bytes int) RETURNS void
+CREATE OR REPLACE FUNCTION quorate.set_envelope_limit(bytes int) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF bytes IS NULL OR bytes NOT BETWEEN 1 AND 16777216 THEN

@@ -183,7 +183,7 @@ COMMENT ON FUNCTION quorate_store.new_rounds(text[], int, int[], bytea[], bigint
     'What open_round, submit_round and submit_rounds share: checks, the ledger entries, the rounds, and, unless p_payloads is NULL, their envelopes, '
     'round by round in the order of p_node_ids.';
 
-CREATE FUNCTION quorate.open_round(
+CREATE OR REPLACE FUNCTION quorate.open_round(
     round_id text, quorum int, node_ids int[] DEFAULT NULL, INOUT nonce bigint DEFAULT NULL,
     per_share_timeout interval DEFAULT '2 s', retry_budget int DEFAULT 4, base_backoff interval DEFAULT '50 ms',
     max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,

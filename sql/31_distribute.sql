@@ -30,7 +30,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.check_envelopes(int, int[], bytea[]) IS
     'Raises QR007 unless there is a payload for each node of each of p_rounds rounds, and all of them pass the limit of one call.';
 
-CREATE FUNCTION quorate.distribute(round_id text, nonce bigint, node_ids int[], payloads bytea[])
+CREATE OR REPLACE FUNCTION quorate.distribute(round_id text, nonce bigint, node_ids int[], payloads bytea[])
 RETURNS TABLE (node_id int, verdict text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column

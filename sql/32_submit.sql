@@ -21,7 +21,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.refuse_sizes(text[], int[], bytea[], int) IS
     'Raises QR009 for the first round with an envelope that has no byte or more than p_limit.';
 
-CREATE FUNCTION quorate.submit_round(
+CREATE OR REPLACE FUNCTION quorate.submit_round(
     round_id text, quorum int, node_ids int[], payloads bytea[], INOUT nonce bigint DEFAULT NULL,
     per_share_timeout interval DEFAULT '2 s', retry_budget int DEFAULT 4, base_backoff interval DEFAULT '50 ms',
     max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,
@@ -41,7 +41,7 @@ COMMENT ON FUNCTION quorate.submit_round(text, int, int[], bytea[], bigint, inte
 'open_round and distribute in one commit, all or nothing: the round''s nodes are node_ids, and node_ids[i] is sent payloads[i].
 Arguments, result and errors as for open_round; besides, QR009 when an envelope is refused (DETAIL says which and why).';
 
-CREATE FUNCTION quorate.submit_rounds(
+CREATE OR REPLACE FUNCTION quorate.submit_rounds(
     round_ids text[], quorum int, node_ids int[], payloads bytea[],
     per_share_timeout interval DEFAULT '2 s', retry_budget int DEFAULT 4, base_backoff interval DEFAULT '50 ms',
     max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,

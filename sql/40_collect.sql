@@ -28,7 +28,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.end_due(bigint) IS
     'Stalls or dead-letters one round if that is due, under its row lock; the state then, NULL when the round is gone.';
 
-CREATE FUNCTION quorate.settle_round(round_id text) RETURNS text
+CREATE OR REPLACE FUNCTION quorate.settle_round(round_id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 #variable_conflict use_variable
 DECLARE
@@ -102,7 +102,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.decide(text, int) IS
     'The rule of collect and collected: both columns NULL while the round is open. Errors: QR001, QR002, QR003, QR004, QR007, 55P03.';
 
-CREATE FUNCTION quorate.collect(round_id text, quorum int DEFAULT NULL) RETURNS int[]
+CREATE OR REPLACE FUNCTION quorate.collect(round_id text, quorum int DEFAULT NULL) RETURNS int[]
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 BEGIN
     RETURN (SELECT d.quorum_nodes FROM quorate_store.decide(collect.round_id, collect.quorum) d);
@@ -114,7 +114,7 @@ Fails closed by itself: past the deadline of a round that still looks open it de
 Errors: QR001 stalled, QR002 dead-lettered (always past fresh_until, also if collected before), QR003 unknown, QR004 cancelled, QR007;
 55P03 if the lock cannot be had within a second. Locks: the round''s row, for the first collection and past the deadline.';
 
-CREATE FUNCTION quorate.collected(round_id text)
+CREATE OR REPLACE FUNCTION quorate.collected(round_id text)
 RETURNS TABLE (node_id int, route text, url text, in_quorum boolean, receipt text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 #variable_conflict use_column
@@ -135,7 +135,7 @@ COMMENT ON FUNCTION quorate.collected(text) IS
 'As collect, with what is needed to fetch the shares: every on-time ack, surplus ones with in_quorum false; no row while the round is open.
 receipt: v1a, and the base64 of the node''s Ed25519 signature. Errors and locks as for collect.';
 
-CREATE FUNCTION quorate.cancel_round(round_id text, reason text) RETURNS boolean
+CREATE OR REPLACE FUNCTION quorate.cancel_round(round_id text, reason text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
@@ -162,7 +162,7 @@ COMMENT ON FUNCTION quorate.cancel_round(text, text) IS
 'Cancels an open round: true; false when it has ended or is past its deadline. reason: 1..1000 characters, kept as close_reason.
 Errors: QR003, QR007. Locks: the round''s row until the transaction ends.';
 
-CREATE FUNCTION quorate.prune_rounds(ended_before timestamptz, max_rounds int DEFAULT 10000) RETURNS bigint
+CREATE OR REPLACE FUNCTION quorate.prune_rounds(ended_before timestamptz, max_rounds int DEFAULT 10000) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE

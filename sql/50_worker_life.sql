@@ -1,6 +1,6 @@
 -- A coordinator's life in the database: it joins, beats, closes what is due, fences the dead, and leaves.
 
-CREATE FUNCTION quorate_worker.join_deployment(
+CREATE OR REPLACE FUNCTION quorate_worker.join_deployment(
     p_instance_id uuid, p_name text, p_lease interval, OUT instance_no int, OUT deployment_id text, OUT schema_version int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
@@ -80,7 +80,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.end_due_rounds(boolean, int) IS
     'Stalls and dead-letters whatever is due, whoever owns it, at most p_max of each; locked rounds are left for the next call.';
 
-CREATE FUNCTION quorate_worker.tick(
+CREATE OR REPLACE FUNCTION quorate_worker.tick(
     p_instance int, p_notify boolean, p_max int, p_count boolean,
     OUT alive boolean, OUT stalled int, OUT dead_lettered int, OUT fenced int, OUT work boolean, OUT failed_rounds bigint[],
     OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
@@ -131,7 +131,7 @@ p_notify false: closes without notifications (they are hints; for when the notif
 Result: alive (false: fenced, rejoin under a new instance id), what was ended, whether rounds wait to be claimed, own rounds that stalled or
 were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), the database''s clock, and, if p_count, how many unsettled rounds the instance owns.';
 
-CREATE FUNCTION quorate_worker.hold(p_instance int) RETURNS boolean
+CREATE OR REPLACE FUNCTION quorate_worker.hold(p_instance int) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF NOT pg_try_advisory_lock(quorate_store.life_class(), p_instance) THEN
@@ -144,7 +144,7 @@ COMMENT ON FUNCTION quorate_worker.hold(int) IS
 'Takes the instance''s life lock for this session: the server frees it the moment the connection dies, and a peer that waits for it takes over at once.
 False while a peer, or a session of this instance that is not gone yet, has it: ask again. Locks: that one, to the end of the session.';
 
-CREATE FUNCTION quorate_worker.watch(p_instance int, p_seen int, OUT peer int, OUT seen boolean, OUT free boolean, OUT fenced boolean)
+CREATE OR REPLACE FUNCTION quorate_worker.watch(p_instance int, p_seen int, OUT peer int, OUT seen boolean, OUT free boolean, OUT fenced boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '900ms' AS $$
 BEGIN
     seen := false;
@@ -185,7 +185,7 @@ who waits holds VACUUM back. To be called in a session that holds no life lock i
 Result: peer: whom it watched (NULL: there is no other); seen: this session has seen that one''s lock held; free: it is free, look again soon; fenced: its
 rounds can be claimed.';
 
-CREATE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
+CREATE OR REPLACE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     -- A batch of a broken connection may still run and claim: whoever goes waits for it, lest its rounds be nobody's.
@@ -200,7 +200,7 @@ END $$;
 COMMENT ON FUNCTION quorate_worker.leave(int) IS
 'A coordinator goes: others may claim its rounds at once. False while one of its batches is under way: ask again. Idempotent.';
 
-CREATE FUNCTION quorate_worker.node_versions(p_versions int[])
+CREATE OR REPLACE FUNCTION quorate_worker.node_versions(p_versions int[])
 RETURNS TABLE (version int, node_id smallint, url text, backup_url text, receipt_key text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
     SELECT v.version, v.node_id, v.url, v.backup_url, v.receipt_key FROM quorate_store.node_version v WHERE v.version = ANY (p_versions)

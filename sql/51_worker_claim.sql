@@ -1,13 +1,29 @@
 -- Claiming rounds, with the first attempt of each of their deliveries, and reading back what a coordinator owns.
 
-DROP TYPE IF EXISTS quorate_store.work;
-CREATE TYPE quorate_store.work AS (
+CREATE TYPE quorate_store.work_wanted AS (
     round_no bigint, round_id text, nonce bigint, state text, stop boolean, escalated boolean, escalate_us bigint,
     deadline_us bigint, timeout_us bigint, base_us bigint, max_us bigint, retry_budget smallint, node_id smallint,
     node_version int, payload_bytes int, payload_sha256 bytea, acked boolean, primary_used smallint,
     primary_refused boolean, primary_open smallint, primary_mine boolean, primary_wait_us bigint, backup_used smallint,
     backup_refused boolean, backup_open smallint, backup_mine boolean, backup_wait_us bigint, now_us bigint,
     payload bytea, quorum smallint);
+DO $$
+DECLARE
+    v_fields text := 'SELECT array_agg((a.attname, a.atttypid)::text ORDER BY a.attnum) FROM pg_type t
+                      JOIN pg_attribute a ON a.attrelid = t.typrelid WHERE t.oid = to_regtype($1)';
+    v_wanted text[];
+    v_there text[];
+BEGIN
+    EXECUTE v_fields INTO v_wanted USING 'quorate_store.work_wanted';
+    EXECUTE v_fields INTO v_there USING 'quorate_store.work';
+    IF v_there IS NULL THEN
+        ALTER TYPE quorate_store.work_wanted RENAME TO work;
+    ELSIF v_there = v_wanted THEN
+        DROP TYPE quorate_store.work_wanted; -- it is as it should be, and functions depend on it
+    ELSE
+        RAISE EXCEPTION 'the fields of quorate_store.work have changed' USING ERRCODE = 'invalid_function_definition';
+    END IF;
+END $$;
 COMMENT ON TYPE quorate_store.work IS
 'All that a coordinator needs to go on with a delivery and its round; node_id NULL: a round without any. Times are microseconds left (negative: past).
 used: attempts reserved on the route; open: the number of the one without an outcome, 0 for none; mine: it was reserved by this very transaction, so that it
@@ -98,7 +114,7 @@ COMMENT ON FUNCTION quorate_store.take_over(int, bigint[], int[], boolean) IS
 'Goes on with rounds just claimed whose deliveries have a past, or came late: reserves first attempts where there is none, but for busy nodes. p_left: a
 predecessor may have left attempts under way.';
 
-CREATE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
+CREATE OR REPLACE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
 RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -164,7 +180,7 @@ envelopes; at most p_slots in all, the free slots of the endpoint that has the f
 Reserves the first attempt, on the primary route, of every delivery that has none, but for nodes in p_busy (node versions whose endpoint has no free slot).
 Result: as quorate_store.round_work. Nothing when the instance is fenced. Skips locked rounds, waits for none.';
 
-CREATE FUNCTION quorate_worker.owned(p_instance int, p_after bigint, p_max int)
+CREATE OR REPLACE FUNCTION quorate_worker.owned(p_instance int, p_after bigint, p_max int)
 RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET enable_seqscan = off AS $$
 BEGIN
@@ -178,7 +194,7 @@ COMMENT ON FUNCTION quorate_worker.owned(int, bigint, int) IS
 'The instance''s own unsettled rounds after round_no p_after, ascending, at most p_max: how a coordinator reads its whole state again after it lost a
 connection. Result: as quorate_store.round_work.';
 
-CREATE FUNCTION quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
+CREATE OR REPLACE FUNCTION quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
 RETURNS TABLE (round_no bigint, node_id smallint, payload bytea)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$

@@ -6,7 +6,7 @@
 -- None of these waits for a row lock: a round that someone else holds is reported as locked, and the coordinator brings its
 -- rows again in a later batch. So no dealer's open transaction can stop a coordinator, and two batches never deadlock.
 
-CREATE FUNCTION quorate_worker.reserve(p_instance int, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
+CREATE OR REPLACE FUNCTION quorate_worker.reserve(p_instance int, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
 RETURNS TABLE (round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -83,7 +83,7 @@ END $$;
 COMMENT ON FUNCTION quorate_store.record_outcomes(int, timestamptz, bigint[], bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[]) IS
 'Writes outcomes that no ack says, those of the subscripts p_which, into the rows of their attempts. The other arguments are those of record.';
 
-CREATE FUNCTION quorate_worker.record(
+CREATE OR REPLACE FUNCTION quorate_worker.record(
     p_instance int, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[],
     p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
 RETURNS TABLE (round_no bigint, state text, settled boolean, completed_us bigint)
@@ -180,7 +180,7 @@ p_retry_us: microseconds until the route''s next attempt may start, NULL for non
 Result, a row per round: its state, or locked (nothing was written for it: bring it again), fenced (acks were stored, but the instance lost the round) or
 gone; whether it is settled; microseconds from opening to its end if this call ended it. Idempotent by key.';
 
-CREATE FUNCTION quorate_worker.escalate(p_instance int, p_round_nos bigint[])
+CREATE OR REPLACE FUNCTION quorate_worker.escalate(p_instance int, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, escalated boolean, first boolean, due boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -218,7 +218,7 @@ COMMENT ON FUNCTION quorate_worker.escalate(int, bigint[]) IS
 Result, a row per round: its state (or locked, fenced, gone), whether it has escalated, whether it did so in this call, and whether this was the look that
 counts (false: escalate_at has not come yet).';
 
-CREATE FUNCTION quorate_worker.settle(p_instance int, p_notify boolean, p_round_nos bigint[])
+CREATE OR REPLACE FUNCTION quorate_worker.settle(p_instance int, p_notify boolean, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, settled boolean, ended_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -263,7 +263,7 @@ COMMENT ON FUNCTION quorate_worker.settle(int, boolean, bigint[]) IS
 their payloads. p_notify: as for record. Result, a row per round: its state (or locked, fenced, gone), whether it is settled, and microseconds
 from opening to its end if this call stalled it.';
 
-CREATE FUNCTION quorate_worker.release(p_instance int, p_round_nos bigint[])
+CREATE OR REPLACE FUNCTION quorate_worker.release(p_instance int, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$

@@ -1,4 +1,16 @@
--- Ends a re-application of sql/: nobody but the owner may call a function, save those who could before.
+-- Ends a re-application of sql/: functions that are in none of its files go, and nobody but the owner may call the others, save
+-- those who could before.
+
+DO $$
+DECLARE
+    v_function regprocedure;
+BEGIN
+    FOR v_function IN
+        SELECT p.oid FROM pg_proc p JOIN quorate_functions_before b ON b.oid = p.oid AND b.place = p.ctid
+    LOOP
+        EXECUTE format('DROP FUNCTION %s', v_function);
+    END LOOP;
+END $$;
 
 DO $$
 DECLARE

@@ -183,13 +183,17 @@ static bool apply_migrations(const struct migration_run *run, const struct plan 
     return true;
 }
 
-/* All of them or none: a function may have changed its signature, and its callers are in other files. */
-static bool apply_repeatables(const struct migration_run *run, const struct plan *plan) {
-    if (!plan_repeatables_due(plan))
-        return true;
-    tell(run, "applying the functions and views of sql/");
-    char sqlstate[6] = "";
-    if (!begin(run) || !db_client_run(run->client, "DELETE FROM quorate_store.repeatable", NULL, sqlstate, run->err))
+/* True when a function cannot be replaced in place: the names of its arguments, its result or its defaults changed. */
+static bool must_be_dropped(const char *sqlstate) {
+    return strcmp(sqlstate, "42P13") == 0 || strcmp(sqlstate, "42723") == 0;
+}
+
+static bool apply_files(const struct migration_run *run, const struct plan *plan, bool drop, char sqlstate[6]) {
+    sqlstate[0] = 0;
+    run->result->repeatables = 0;
+    if (!begin(run) ||
+        (drop && !db_client_script(run->client, "SET LOCAL quorate.drop_functions = on", sqlstate, run->err)) ||
+        !db_client_run(run->client, "DELETE FROM quorate_store.repeatable", NULL, sqlstate, run->err))
         return fail(run, "sql/", sqlstate);
     for (size_t i = 0; i < plan->count; i++) {
         const struct plan_entry *entry = &plan->entries[i];
@@ -200,6 +204,16 @@ static bool apply_repeatables(const struct migration_run *run, const struct plan
         run->result->repeatables++;
     }
     return commit(run) || fail(run, "sql/", sqlstate);
+}
+
+/* All of them or none: a function may have changed its signature, and its callers are in other files. */
+static bool apply_repeatables(const struct migration_run *run, const struct plan *plan) {
+    if (!plan_repeatables_due(plan))
+        return true;
+    tell(run, "applying the functions and views of sql/");
+    char sqlstate[6];
+    return apply_files(run, plan, false, sqlstate) ||
+           (must_be_dropped(sqlstate) && apply_files(run, plan, true, sqlstate));
 }
 
 static void draw_id(char out[RANDOM_ID_LENGTH + 1]) {
