@@ -5,7 +5,7 @@ import subprocess
 import time
 
 import psycopg
-from harness.cluster import BIN, Cluster, _as_server_user
+from harness.cluster import BIN, Cluster, as_server_user
 
 STANDBY = "standby"
 DATABASE = "quorate_template"  # the one that create_template migrates
@@ -16,7 +16,7 @@ IN_SYNC = """SELECT count(*) FROM pg_stat_replication
 
 
 def _as_server(*command) -> None:
-    done = subprocess.run([*_as_server_user(), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    done = subprocess.run([*as_server_user(), *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           cwd="/", check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}: {done.stdout.decode(errors='replace')}")
