@@ -14,7 +14,7 @@ COMMENT ON FUNCTION quorate_worker.join_deployment(uuid, text, interval) IS
 'Registers one start of a coordinator; idempotent by p_instance_id. p_lease: how long it may be silent before others fence it.
 Result: its number (the fencing token), the deployment''s id and the schema''s version.';
 
-CREATE FUNCTION quorate_worker.is_joined(p_instance int, p_instance_id uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION quorate_worker.is_joined(p_instance int, p_instance_id uuid) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT EXISTS (SELECT FROM quorate_store.coordinator c WHERE c.instance_no = p_instance AND c.instance_id = p_instance_id)
 $$;
