@@ -150,6 +150,8 @@ static void settling(struct db_session *session, const PGresult *result) {
         session->state = SESSION_READY;
         session->begun = session->failed = false;
         session->preludes = session->direct ? 0 : PRELUDE_COUNT;
+        log_event(LOG_DEBUG, "database_session", "session=%s backend=%d direct=%s", session->label,
+                  PQbackendPID(session->conn), session->direct ? "yes" : "no");
         session->handler.ready(session->context);
     }
 }
