@@ -1,5 +1,6 @@
 """A primary and a synchronous standby: failover, commits that hang, demotion, and hosts of a string that do not answer."""
 
+import collections
 import contextlib
 import os
 import pathlib
@@ -153,8 +154,13 @@ def test_commits_hang_while_the_standby_is_down(pair_lab):
         lab.cluster.standby.start()
     lab.db.wait_all_settled()
     assert lab.db.round(lasting)["state"] == "complete"
-    row = lab.db.round(lapsing)  # its acks were in time and so is its end, although nobody heard of it for long
-    assert (row["state"], row["quorum_nodes"]) == ("complete", [1, 2]) and lab.db.collect(lapsing) == [1, 2]
+    # If both acks were stored in time, so was its end, although nobody heard of it for long; one that had to wait behind the commit that hung
+    # came too late, and then it stalled.
+    row, late = lab.db.round(lapsing), [ack["late"] for ack in lab.db.acks(lapsing).values()]
+    if any(late):
+        assert row["state"] == "stalled" and row["closed_at"] > row["deadline_at"] and row["quorum_nodes"] is None
+    else:
+        assert (row["state"], row["quorum_nodes"]) == ("complete", [1, 2]) and lab.db.collect(lapsing) == [1, 2]
     row = lab.db.round(hopeless)
     assert row["state"] == "stalled" and row["closed_at"] > row["deadline_at"]
     assert coordinator.running() and sessions(lab.cluster.primary, lab.db.name) <= 4
@@ -189,8 +195,9 @@ def test_a_demoted_primary_takes_no_writes_until_it_is_promoted_again(durable_la
     while time.monotonic() - began < 12:
         assert lab.db.round(lapsing)["state"] == "open"
         node.primary.closing.wait(0.5)
-    lines = coordinator.lines[since:]
-    assert len(lines) <= 6, "\n".join(lines)
+    # Each of the two lanes may say what each of its statements met.
+    said = collections.Counter(line.split(" ", 1)[1] for line in told(coordinator, since) if "event=attempt " not in line)
+    assert sum(said.values()) <= 12 and max(said.values(), default=0) <= 2, said
     assert len(node.requests) == requests and coordinator.running()
     silent.plan(then=b.ok())
     with lab.cluster.connect() as conn:
