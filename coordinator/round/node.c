@@ -8,8 +8,10 @@
 
 #include "round/round.h"
 
-/* An endpoint is quick while its slots come back within this time. */
-static const double QUICK_S = 0.05;
+/* An endpoint is quick while its slots come back within this time, or about as soon as those of the quickest one: where
+ * all are busy, as in a flood, each holds its slots for longer, and no claim need pass any of them by. But never where
+ * slots are held for as long as by a node that is dark. */
+static const double QUICK_S = 0.05, QUICK_RATIO = 4., QUICK_MAX_S = 0.5;
 
 const struct node *node_find(struct node_book *book, int32_t version) {
     struct node *node;
@@ -140,15 +142,28 @@ static unsigned room_at(const struct endpoint *endpoint) {
     return free_slots(endpoint) / (endpoint->nodes > 1 ? endpoint->nodes : 1);
 }
 
-static bool is_quick(const struct endpoint *endpoint, double now) {
-    return endpoint->in_flight == 0 || (endpoint->hold_s < QUICK_S && now - endpoint->returned_at < QUICK_S);
+/* How long a quick endpoint holds a slot at most, after those whose slots still come back. */
+static double quick_hold(const struct node_book *book, double now) {
+    double quickest = QUICK_MAX_S;
+    for (const struct endpoint *endpoint = book->endpoints; endpoint != NULL; endpoint = endpoint->hh.next) {
+        if (now - endpoint->returned_at < QUICK_MAX_S && endpoint->hold_s < quickest) {
+            quickest = endpoint->hold_s;
+        }
+    }
+    double hold = quickest * QUICK_RATIO;
+    return hold < QUICK_S ? QUICK_S : hold < QUICK_MAX_S ? hold : QUICK_MAX_S;
+}
+
+static bool is_quick(const struct endpoint *endpoint, double now, double hold_s) {
+    return endpoint->in_flight == 0 || (endpoint->hold_s < hold_s && now - endpoint->returned_at < hold_s);
 }
 
 int32_t node_book_room(const struct node_book *book, double now, int32_t most, int32_t *busy, size_t busy_size,
                        size_t *busy_count) {
     unsigned room = (unsigned)most < book->slots_per_endpoint ? (unsigned)most : book->slots_per_endpoint;
+    double hold_s = quick_hold(book, now);
     for (const struct endpoint *endpoint = book->endpoints; endpoint != NULL; endpoint = endpoint->hh.next) {
-        if (is_quick(endpoint, now) && room_at(endpoint) < room) {
+        if (is_quick(endpoint, now, hold_s) && room_at(endpoint) < room) {
             room = room_at(endpoint);
         }
     }

@@ -214,7 +214,9 @@ static void room_for_claims(void **state) {
     assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 64);
     assert_int_equal(count, 1);
     assert_int_equal(busy[0], 1);
-    /* Slow: slots come back, but each is held for long. */
+    /* Slow: slots come back, but each is held for longer than by another. */
+    two->hold_s = 0.01;
+    two->returned_at = 1000;
     one->returned_at = 1000;
     one->hold_s = 0.2;
     assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 64);
@@ -230,6 +232,47 @@ static void room_for_claims(void **state) {
     two->in_flight = 0;
     assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 64);
     assert_int_equal(count, 0);
+    fake_stop(&c);
+}
+
+/* A flood on slow machines: were all passed by, every first attempt would need a reservation of its own. */
+static void who_is_as_slow_as_all_others_is_waited_for(void **state) {
+    (void)state;
+    struct coordinator c;
+    int32_t busy[4];
+    size_t count;
+    fake_start(&c, 64);
+    struct endpoint *ends[3];
+    for (int i = 0; i < 3; i++) {
+        char url[32];
+        snprintf(url, sizeof url, "http://n%d/", i + 1);
+        ends[i] = fake_node(&c, i + 1, url, NULL)->route[ROUTE_PRIMARY];
+        ends[i]->in_flight = 60;
+        ends[i]->hold_s = 0.12;
+        ends[i]->returned_at = 999.99;
+    }
+    assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 4);
+    assert_int_equal(count, 0);
+    ends[0]->in_flight = 64;
+    assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 0);
+    /* One that is much quicker shows that the others are slow. */
+    ends[2]->hold_s = 0.02;
+    assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 4);
+    assert_int_equal(count, 1);
+    assert_int_equal(busy[0], 1);
+    /* But not one that has not answered for a while. */
+    ends[2]->returned_at = 990;
+    assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 0);
+    /* All dark, or as slow as if they were: rounds are claimed all the same, for their deadlines and backups. */
+    ends[2]->hold_s = ends[1]->hold_s = ends[0]->hold_s = 0.6;
+    assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 64);
+    assert_int_equal(count, 3);
+    for (int i = 0; i < 3; i++) {
+        ends[i]->hold_s = 0.12;
+        ends[i]->returned_at = 999;
+    }
+    assert_int_equal(room(&c, 1000, 128, busy, 4, &count), 64);
+    assert_int_equal(count, 3);
     fake_stop(&c);
 }
 
@@ -280,6 +323,7 @@ int main(void) {
         cmocka_unit_test(a_claim_under_way_keeps_its_slots),
         cmocka_unit_test(a_key_that_does_not_parse_is_refused),
         cmocka_unit_test(room_for_claims),
+        cmocka_unit_test(who_is_as_slow_as_all_others_is_waited_for),
         cmocka_unit_test(room_beside_a_queue),
         cmocka_unit_test(how_long_slots_are_held_is_smoothed),
     };
