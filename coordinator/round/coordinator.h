@@ -19,6 +19,10 @@
 
 enum { LANE_COUNT = 2 };
 
+/* A peer has just died: a short claim first, and its reservations by themselves, so that its first requests leave soon.
+ */
+enum haste { HASTE_NONE, HASTE_RESERVE, HASTE_CLAIM };
+
 struct coordinator_settings {
     const char *conninfo;        /* NULL: environment */
     const char *listen_conninfo; /* of the sessions that must be the server's own; NULL: conninfo */
@@ -49,8 +53,9 @@ struct coordinator {
     struct parcel *parcels;
     uint64_t serials; /* given to rounds so far */
     bool work;        /* rounds may wait to be claimed */
-    bool claiming;    /* one lane is asking */
-    bool announced;   /* event=ready was logged for this instance */
+    enum haste haste;
+    bool claiming;  /* one lane is asking */
+    bool announced; /* event=ready was logged for this instance */
     bool draining, left;
     ev_prepare prepare; /* starts the batches of what has piled up, once per turn of the loop */
     ev_check check;

@@ -14,7 +14,7 @@ static const size_t LOAD_BYTES_MAX =
     8 * 1024 * 1024; /* of envelopes read in one batch, unless a single one is larger */
 /* A round whose escalation or settling the database refuses for a lasting reason is looked at again after this long. */
 static const double GIVEN_UP_PAUSE_S = 1.0;
-enum { CLAIM_MAX = 128, OWNED_MAX = 500, SETTLE_MAX = 1000 };
+enum { CLAIM_MAX = 128, CLAIM_HASTY_MAX = 16, OWNED_MAX = 500, SETTLE_MAX = 1000 };
 
 /* Where a build for tests may end behind a batch that was sent. */
 static void sent(const struct lane *lane) {
@@ -132,21 +132,28 @@ static bool add_claim(struct lane *lane, size_t room) {
         add_step(lane, LANE_OWNED);
         return worker_send_owned(lane->session, c->instance, lane->owned_after, OWNED_MAX);
     }
+    if (c->haste == HASTE_RESERVE && lane->batch.reserve_count > 0) {
+        c->haste = HASTE_NONE;
+        return true; /* the next claim goes behind them, or through the other lane */
+    }
     if (!c->work || c->claiming || c->draining || room == 0) {
         return true;
     }
+    bool hasty = c->haste == HASTE_CLAIM;
     size_t held = HASH_COUNT(c->rounds), left = held < c->settings.max_rounds ? c->settings.max_rounds - held : 0;
     size_t busy_count, versions = HASH_COUNT(c->nodes.nodes);
     int32_t *busy = lane_memory(NULL, (versions + 1) * sizeof *busy);
-    int32_t most = node_book_room(&c->nodes, coordinator_time(c), CLAIM_MAX, busy, versions, &busy_count);
+    int32_t most = node_book_room(&c->nodes, coordinator_time(c), hasty ? CLAIM_HASTY_MAX : CLAIM_MAX, busy, versions,
+                                  &busy_count);
     unsigned worth =
         c->settings.slots_per_endpoint / 8 < CLAIM_MAX / 2 ? c->settings.slots_per_endpoint / 8 : CLAIM_MAX / 2;
-    if (most == 0 || (unsigned)most < worth) {
+    if (most == 0 || (!hasty && (unsigned)most < worth)) {
         free(busy);
         return true; /* not worth a claim: more slots are about to become free */
     }
     c->claiming = lane->claiming = lane->batch.claims = true;
     c->work = false; /* whatever comes from now on is told anew */
+    c->haste = hasty ? HASTE_RESERVE : c->haste;
     /* With no room left for other rounds, own ones still get their new envelopes. */
     lane->batch.claim_max = left < (size_t)most ? (int32_t)left : most;
     lane->batch.claim_slots = most;

@@ -77,6 +77,7 @@ static void apply(struct ring *ring, const struct watch_row *row) {
         log_event(LOG_WARN, "peer_died", "number=%d", row->peer);
         c->metrics.fenced++;
         c->work = true;
+        c->haste = HASTE_CLAIM;
         ask(ring);
     } else if (row->peer == 0) {
         wake_in(ring, PAUSE_S);
