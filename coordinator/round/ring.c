@@ -10,8 +10,8 @@
 /* Alone, not joined yet, or after an error: look again after this long. */
 static const double PAUSE_S = 0.5;
 /* The lock is free, but sessions of its holder are still there: they go within moments, or it connects again. */
-static const double HURRY_S = 0.02;
-enum { HURRIED_MAX = 50 };
+static const double HURRY_S = 0.005;
+enum { HURRIED_MAX = 200 };
 /* A slice takes less than a second: without an answer for so long the connection is half open. */
 static const double SILENCE_MAX_S = 5.0;
 
