@@ -12,8 +12,8 @@ static const struct verdict_answer answers[VERDICT_COUNT] = {
     [VERDICT_TOO_LARGE] = {413, "too_large", "the envelope is larger than this node takes\n"},
     [VERDICT_BAD_SIGNATURE] =
         {401, "bad_signature",
-         "webhook-signature must be a v1a signature over webhook-id, webhook-timestamp and the body by a known "
-         "coordinator\n"},
+         "webhook-signature must be a signature over webhook-id, webhook-timestamp and the body: v1a by a known "
+         "coordinator, or v1 where a secret is shared\n"},
     [VERDICT_BAD_TIME] = {425, "bad_time", "webhook-timestamp is more than 5 minutes from this node's clock\n"},
     [VERDICT_BAD_ID] = {400, "bad_id", "webhook-id must be <deployment>:<round_id>:<node_id>:<nonce>\n"},
     [VERDICT_OTHER_NODE] = {404, "other_node", "another node is meant\n"},
@@ -26,14 +26,24 @@ const struct verdict_answer *verdict_answer(enum verdict verdict) {
     return &answers[verdict];
 }
 
+/* With secrets by one of them and never by a key, and the other way round. */
+static bool is_signed(const struct judge_rules *rules, const struct judge_request *request, int64_t timestamp,
+                      const struct secret **secret) {
+    *secret = NULL;
+    if (rules->secrets == NULL)
+        return webhook_verify(rules->coordinators, rules->coordinator_count, request->signature, request->webhook_id,
+                              timestamp, request->body, request->body_size);
+    *secret = webhook_verify_v1(rules->secrets, request->signature, request->webhook_id, timestamp, request->body,
+                                request->body_size);
+    return *secret != NULL;
+}
+
 enum verdict judge(const struct judge_rules *rules, const struct judge_request *request, int64_t now_s,
-                   struct envelope_key *key) {
+                   struct envelope_key *key, const struct secret **secret) {
     int64_t timestamp;
 
     if (!request->webhook_id || !request->timestamp || !request->signature ||
-        !int_parse(request->timestamp, 0, INT64_MAX, &timestamp) ||
-        !webhook_verify(rules->coordinators, rules->coordinator_count, request->signature, request->webhook_id,
-                        timestamp, request->body, request->body_size))
+        !int_parse(request->timestamp, 0, INT64_MAX, &timestamp) || !is_signed(rules, request, timestamp, secret))
         return VERDICT_BAD_SIGNATURE;
     if (timestamp < now_s - TIMESTAMP_SKEW_MAX_S || timestamp > now_s + TIMESTAMP_SKEW_MAX_S)
         return VERDICT_BAD_TIME;

@@ -8,10 +8,12 @@
 
 #include "base/check.h"
 #include "wire/key.h"
+#include "wire/secret.h"
 #include "wire/webhook.h"
 
 enum {
     COORDINATOR_KEYS_MAX = 8,
+    SECRETS_MAX = 8, /* each costs a pass over the body */
     TIMESTAMP_SKEW_MAX_S = 300,
     ENVELOPE_BYTES_MAX = 16 * 1024 * 1024,
 };
@@ -44,9 +46,10 @@ struct verdict_answer {
 const struct verdict_answer *verdict_answer(enum verdict verdict);
 
 struct judge_rules {
-    int node_id; /* 1..32767: the only node whose envelopes are taken */
+    int node_id;                /* 1..32767: the only node whose envelopes are taken */
+    struct secret_set *secrets; /* 1..SECRETS_MAX that it shares with the coordinators: only v1 is taken; or NULL */
     struct public_key coordinators[COORDINATOR_KEYS_MAX];
-    size_t coordinator_count; /* 1..COORDINATOR_KEYS_MAX */
+    size_t coordinator_count; /* 1..COORDINATOR_KEYS_MAX, unless there are secrets: only v1a is taken */
 };
 
 /* Header values as they came, NULL when absent. */
@@ -58,8 +61,8 @@ struct judge_request {
 
 /* Judges a complete request; `now_s` is the wall clock in unix seconds. The signature comes first: it covers the id,
  * the timestamp and the body, and nothing of them is believed before. VERDICT_UNDECIDED means that all is well and
- * fills `key`; any other verdict is final. */
+ * fills `key`, and `secret` with the one that verified (NULL without secrets); any other verdict is final. */
 enum verdict judge(const struct judge_rules *rules, const struct judge_request *request, int64_t now_s,
-                   struct envelope_key *key) MUST_CHECK;
+                   struct envelope_key *key, const struct secret **secret) MUST_CHECK;
 
 #endif

@@ -132,16 +132,16 @@ static bool serve(const struct settings *settings, const struct secret_key *key,
 static bool run(const struct settings *settings, struct error *err) {
     struct judge_rules rules = {0};
 
-    if (!wire_start(err) || !settings_rules(settings, &rules, err) ||
-        !raise_descriptor_limit(settings->max_connections, err))
-        return false;
-    struct secret_key *key = secret_key_load(settings->key, err);
-    if (!key)
-        return false;
-    struct store *store = store_open(settings->store, rules.node_id, err);
-    bool good = store && serve(settings, key, store, &rules, err);
+    struct secret_key *key = NULL;
+    struct store *store = NULL;
+    bool good = wire_start(err) && settings_rules(settings, &rules, err) &&
+                raise_descriptor_limit(settings->max_connections, err) &&
+                (rules.secrets || (key = secret_key_load(settings->key, err)) != NULL) &&
+                (store = store_open(settings->store, rules.node_id, err)) != NULL &&
+                serve(settings, key, store, &rules, err);
     store_close(store);
     secret_key_free(key);
+    secret_set_free(rules.secrets);
     return good;
 }
 

@@ -37,6 +37,7 @@ struct request {
     struct put put; /* first: the writer hands back a pointer to it */
     struct server *server;
     struct MHD_Connection *connection;
+    const struct secret *secret; /* that verified it and signs the receipt; NULL: the node's key does */
     enum verdict verdict;
     bool submitted, answered;
     unsigned char *body;
@@ -115,7 +116,10 @@ static void put_done(struct put *put) {
     request->verdict = verdicts[put->result];
     if (put->result == PUT_STORED || put->result == PUT_HELD) {
         struct signature receipt;
-        receipt_sign(request->server->config.key, &put->key, put->digest, &receipt);
+        if (request->secret)
+            receipt_sign_v1(request->secret, &put->key, put->digest, &receipt);
+        else
+            receipt_sign(request->server->config.key, &put->key, put->digest, &receipt);
         signature_format(&receipt, request->receipt);
     }
     MHD_resume_connection(request->connection); /* nothing of the request may be touched after this */
@@ -202,7 +206,8 @@ static enum MHD_Result finish(struct request *request, const char *url) {
 
     request->put.payload_size = request->body_size;
     if (request->verdict == VERDICT_UNDECIDED)
-        request->verdict = judge(&server->config.rules, &judged, clock_wall_us() / 1000000, &request->put.key);
+        request->verdict =
+            judge(&server->config.rules, &judged, clock_wall_us() / 1000000, &request->put.key, &request->secret);
     if (request->verdict != VERDICT_UNDECIDED)
         return answer(request, url);
     request->put.payload = request->body;

@@ -36,14 +36,19 @@ static const struct option_spec options[] = {
      .kind = OPTION_TEXT,
      .argument = "FILE",
      .help = "this node's secret key, on one line (whsk_...), in a file that only its owner can read; signs receipts",
-     .offset = FIELD(key),
-     .required = true},
+     .offset = FIELD(key)},
     {.name = "coordinator-key",
      .kind = OPTION_LIST,
      .argument = "WHPK",
      .help = "a coordinator's public key (whpk_...); up to 8, any of which may have signed a request",
-     .offset = FIELD(coordinator_keys),
-     .required = true},
+     .offset = FIELD(coordinator_keys)},
+    {.name = "secret",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help =
+         "in place of --key and --coordinator-key: a secret shared with the coordinators (whsec_...), or up to 8 on "
+         "a line each while it changes, in a file that only its owner can read; checks requests and signs receipts",
+     .offset = FIELD(secret)},
     {.name = "max-body",
      .kind = OPTION_INT,
      .argument = "BYTES",
@@ -102,6 +107,21 @@ static const struct command_syntax syntax = {
         "further signals change nothing.\nLogs go to stderr, one event a line.",
 };
 
+/* Either a pair and keys, or secrets: never both, so that neither kind of signature can stand in for the other. */
+static bool check_keys(const struct settings *settings, struct error *err) {
+    bool has_coordinators = settings->coordinator_keys.count > 0;
+    if (settings->secret && (settings->key || has_coordinators))
+        return error_set(err, EXIT_USAGE, "--secret takes the place of --key and --coordinator-key: give either");
+    if (!settings->secret && !settings->key)
+        return error_set(err, EXIT_USAGE, "--key is missing: give it with --coordinator-key, or --secret instead");
+    if (!settings->secret && !has_coordinators)
+        return error_set(err, EXIT_USAGE, "--coordinator-key is missing: give it with --key, or --secret instead");
+    if (settings->coordinator_keys.count > COORDINATOR_KEYS_MAX)
+        return error_set(err, EXIT_USAGE, "--coordinator-key: given %zu times; at most %d are allowed",
+                         settings->coordinator_keys.count, COORDINATOR_KEYS_MAX);
+    return true;
+}
+
 enum options_result settings_parse(int argc, char **argv, struct settings *settings, struct error *err) {
     *settings = (struct settings){
         .max_body = ENVELOPE_BYTES_MAX,
@@ -114,11 +134,8 @@ enum options_result settings_parse(int argc, char **argv, struct settings *setti
     enum options_result result = options_parse(&syntax, argc, argv, settings, err);
     if (result != OPTIONS_OK)
         return result;
-    if (settings->coordinator_keys.count > COORDINATOR_KEYS_MAX) {
-        (void)error_set(err, EXIT_USAGE, "--coordinator-key: given %zu times; at most %d are allowed",
-                        settings->coordinator_keys.count, COORDINATOR_KEYS_MAX);
+    if (!check_keys(settings, err))
         return OPTIONS_WRONG;
-    }
     if (!log_level_parse(settings->log_level_text, &settings->log_level)) {
         (void)error_set(err, EXIT_USAGE, "--log-level: \"%s\" is not known", settings->log_level_text);
         return OPTIONS_WRONG;
@@ -126,9 +143,22 @@ enum options_result settings_parse(int argc, char **argv, struct settings *setti
     return OPTIONS_OK;
 }
 
+static struct secret_set *load_secrets(const char *path, struct error *err) {
+    struct secret_set *secrets = secret_set_load(path, SECRET_LINES_PLAIN, err);
+    size_t count = secrets ? secret_set_count(secrets) : 1;
+    if (count >= 1 && count <= SECRETS_MAX)
+        return secrets;
+    (void)error_set(err, EXIT_USAGE, "secret file \"%.300s\" holds %zu secrets: it may have 1 to %d", path, count,
+                    (int)SECRETS_MAX);
+    secret_set_free(secrets);
+    return NULL;
+}
+
 bool settings_rules(const struct settings *settings, struct judge_rules *rules, struct error *err) {
     rules->node_id = (int)settings->node_id;
     rules->coordinator_count = settings->coordinator_keys.count;
+    if (settings->secret)
+        return (rules->secrets = load_secrets(settings->secret, err)) != NULL;
     for (size_t i = 0; i < rules->coordinator_count; i++) {
         if (!public_key_parse(settings->coordinator_keys.values[i], &rules->coordinators[i], err)) {
             struct error why = *err;

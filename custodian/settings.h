@@ -13,7 +13,8 @@
 /* What each means stands in the option table in settings.c, which also prints --help. */
 struct settings {
     int64_t node_id;
-    const char *listen, *store, *key;
+    const char *listen, *store;
+    const char *key, *secret; /* one of them is NULL */
     struct option_list coordinator_keys;
     int64_t max_body;
     int64_t max_connections, max_connections_per_peer;
@@ -27,7 +28,8 @@ struct settings {
  * Free with settings_free in every case. */
 enum options_result settings_parse(int argc, char **argv, struct settings *settings, struct error *err) MUST_CHECK;
 
-/* The rules to judge requests by: node id and coordinators' keys. wire_start comes before. */
+/* The rules to judge requests by: node id, and coordinators' keys or the secrets of a file, which are the caller's to
+ * free. wire_start comes before. */
 bool settings_rules(const struct settings *settings, struct judge_rules *rules, struct error *err) MUST_CHECK;
 
 void settings_free(struct settings *settings);

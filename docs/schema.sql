@@ -116,7 +116,7 @@ CREATE TABLE quorate_store.node_version (
     receipt_key text NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
-    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^whpk_[A-Za-z0-9+/]{43}=$'::text))
+    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text))
 );
 
 CREATE TABLE quorate_store.round (
@@ -157,15 +157,22 @@ CREATE VIEW quorate.acks AS
     a.acked_at,
     COALESCE((a.node_id = ANY (r.quorum_nodes)), false) AS in_quorum,
     a.late,
-    ('v1a,'::text || translate(encode(a.receipt, 'base64'::text), '
+    (
+        CASE octet_length(a.receipt)
+            WHEN 32 THEN 'v1,'::text
+            ELSE 'v1a,'::text
+        END || translate(encode(a.receipt, 'base64'::text), '
 '::text, ''::text)) AS receipt,
-    v.receipt_key
+    v.receipt_key,
+    (octet_length(a.receipt) = 64) AS third_party
    FROM (((quorate_store.ack a
      JOIN quorate_store.round r ON ((r.round_no = a.round_no)))
      JOIN quorate_store.ledger l ON ((l.round_no = a.round_no)))
      JOIN quorate_store.node_version v ON ((v.version = r.node_versions[array_position(r.node_ids, a.node_id)])));
 
-COMMENT ON VIEW quorate.acks IS 'Every verified receipt, once per node of a round, with the key that it verifies under. late: stored after the deadline or the end of a failed round; it changes nothing.';
+COMMENT ON VIEW quorate.acks IS 'Every verified receipt, once per node of a round, with the key that it verifies under. late: stored after the deadline or the end of a failed round; it changes nothing.
+third_party: whether it convinces a third party, as an Ed25519 signature (v1a) does; one made with a symmetric secret (v1, receipt_key whid_...) can be checked, and could
+have been made, by whoever holds the secret, the coordinators included.';
 
 CREATE TABLE quorate_store.attempt (
     round_no bigint NOT NULL,

@@ -31,7 +31,7 @@ CREATE TABLE quorate_store.node_version (
     node_id     smallint NOT NULL CHECK (node_id BETWEEN 1 AND 32767),
     url         text NOT NULL,
     backup_url  text,
-    receipt_key text NOT NULL CHECK (receipt_key ~ '^whpk_[A-Za-z0-9+/]{43}=$'),
+    receipt_key text NOT NULL CHECK (receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'), -- an Ed25519 key, or the id of a symmetric secret
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     UNIQUE (version, node_id)
 );

@@ -264,14 +264,17 @@ CREATE TRIGGER attempt_belongs AFTER INSERT ON quorate_store.attempt
 CREATE FUNCTION quorate_store.ack_belongs() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM added n
-                WHERE octet_length(n.receipt) <> 64 OR n.http_status NOT BETWEEN 100 AND 999
-                   OR (SELECT (n.late OR r.state IN ('open', 'complete') AND n.acked_at <= r.deadline_at)
+                WHERE n.http_status NOT BETWEEN 100 AND 999
+                   OR (SELECT octet_length(n.receipt) = CASE WHEN starts_with(v.receipt_key, 'whid_') THEN 32 ELSE 64 END
+                              AND (n.late OR r.state IN ('open', 'complete') AND n.acked_at <= r.deadline_at)
                               AND (n.route = 'primary' AND n.attempt = 1 AND n.node_id = ANY (r.claimed_nodes)
                                    OR (SELECT true FROM quorate_store.attempt a
                                         WHERE a.round_no = n.round_no AND a.node_id = n.node_id
                                           AND a.route = n.route AND a.attempt = n.attempt))
-                         FROM quorate_store.round r WHERE r.round_no = n.round_no) IS NOT TRUE) THEN
-        RAISE EXCEPTION 'an ack has a receipt of 64 bytes, belongs to a committed attempt, and is on time only in an open or complete round before its deadline'
+                         FROM quorate_store.round r
+                         JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, n.node_id)]
+                        WHERE r.round_no = n.round_no) IS NOT TRUE) THEN
+        RAISE EXCEPTION 'an ack has a receipt of its node''s kind (64 bytes by a key, 32 by a secret), belongs to a committed attempt, and is on time only in an open or complete round before its deadline'
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NULL;

@@ -77,13 +77,16 @@ COMMENT ON VIEW quorate.attempts IS
 CREATE OR REPLACE VIEW quorate.acks AS
 SELECT l.round_id, a.node_id::int AS node_id, a.route::text AS route, a.attempt::int AS attempt, a.acked_at,
        COALESCE(a.node_id = ANY (r.quorum_nodes), false) AS in_quorum, a.late,
-       'v1a,' || translate(encode(a.receipt, 'base64'), E'\n', '') AS receipt, v.receipt_key
+       CASE octet_length(a.receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || translate(encode(a.receipt, 'base64'), E'\n', '') AS receipt,
+       v.receipt_key, octet_length(a.receipt) = 64 AS third_party
   FROM quorate_store.ack a
   JOIN quorate_store.round r ON r.round_no = a.round_no
   JOIN quorate_store.ledger l ON l.round_no = a.round_no
   JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, a.node_id)];
 COMMENT ON VIEW quorate.acks IS
-'Every verified receipt, once per node of a round, with the key that it verifies under. late: stored after the deadline or the end of a failed round; it changes nothing.';
+'Every verified receipt, once per node of a round, with the key that it verifies under. late: stored after the deadline or the end of a failed round; it changes nothing.
+third_party: whether it convinces a third party, as an Ed25519 signature (v1a) does; one made with a symmetric secret (v1, receipt_key whid_...) can be checked, and could
+have been made, by whoever holds the secret, the coordinators included.';
 
 CREATE OR REPLACE VIEW quorate.rejections AS
 SELECT j.rejected_at, j.round_id, j.node_id, j.nonce, j.verdict::text AS verdict, j.rejected_for

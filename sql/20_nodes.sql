@@ -17,9 +17,10 @@ BEGIN
         PERFORM quorate_store.invalid(format('backup url "%s" of node %s is no usable URL', left(backup_url, 200), node_id),
             'Use http:// or https:// with a host, without user, password or fragment, at most 2048 characters.');
     END IF;
-    IF COALESCE(receipt_key, '') !~ '^whpk_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' THEN
-        PERFORM quorate_store.invalid(format('receipt key of node %s is no Ed25519 public key', node_id),
-            'Use whpk_ followed by the base64 of the 32-byte key, as quorate keygen prints it.');
+    IF COALESCE(receipt_key, '') !~ '^(whpk_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=|whid_[0-9a-f]{16})$' THEN
+        PERFORM quorate_store.invalid(format('receipt key of node %s is neither an Ed25519 public key nor the id of a symmetric secret', node_id),
+            'Use whpk_ followed by the base64 of the 32-byte key, as quorate keygen prints it, or whid_ followed by 16 lower-case hex digits, '
+            'as quorate keygen --symmetric does.');
     END IF;
     -- One writer a node at a time: the second one then sees the first one's version.
     PERFORM pg_advisory_xact_lock(quorate_store.fence_class(), -node_id);
@@ -39,7 +40,8 @@ END $$;
 COMMENT ON FUNCTION quorate.add_node(int, text, text, text) IS
 'Adds a node, or gives an existing one (which stays enabled or disabled) these URLs and this key from now on; rounds that are open keep theirs.
 node_id: 1..32767. url, backup_url: http or https, at most 2048 characters; backup_url NULL: none.
-receipt_key: whpk_ and the base64 of the node''s Ed25519 public key, the same for both routes.
+receipt_key: the same for both routes: whpk_ and the base64 of the node''s Ed25519 public key; or, for a node that shares a symmetric secret with the coordinators,
+whid_ and the first 16 hex digits of the secret''s SHA-256.
 Errors: QR007. Locks: serialises with other add_node calls for this node until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION quorate.set_node_enabled(node_id int, enabled boolean) RETURNS void

@@ -124,7 +124,8 @@ BEGIN
     SELECT d.round_no INTO v_round_no FROM quorate_store.decide(collected.round_id, NULL) d;
     RETURN QUERY
     SELECT a.node_id::int, a.route::text, CASE a.route WHEN 'primary' THEN v.url ELSE v.backup_url END,
-           a.node_id = ANY (r.quorum_nodes), 'v1a,' || translate(encode(a.receipt, 'base64'), E'\n', '')
+           a.node_id = ANY (r.quorum_nodes),
+           CASE octet_length(a.receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || translate(encode(a.receipt, 'base64'), E'\n', '')
       FROM quorate_store.round r
       JOIN quorate_store.ack a ON a.round_no = r.round_no AND NOT a.late
       JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, a.node_id)]
@@ -133,7 +134,7 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION quorate.collected(text) IS
 'As collect, with what is needed to fetch the shares: every on-time ack, surplus ones with in_quorum false; no row while the round is open.
-receipt: v1a, and the base64 of the node''s Ed25519 signature. Errors and locks as for collect.';
+receipt: v1a, and the base64 of the node''s Ed25519 signature; or v1, and that of the HMAC-SHA256 by its symmetric secret. Errors and locks as for collect.';
 
 CREATE OR REPLACE FUNCTION quorate.cancel_round(round_id text, reason text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$

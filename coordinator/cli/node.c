@@ -1,5 +1,6 @@
 /* quorate node: adds, lists, enables and disables nodes. */
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/common.h"
@@ -7,6 +8,7 @@
 #include "cli/output.h"
 #include "db/calls.h"
 #include "wire/key.h"
+#include "wire/secret.h"
 
 struct node {
     struct common_options common;
@@ -29,8 +31,9 @@ static const struct option_spec add_options[] = {
      .required = true},
     {.name = "key",
      .kind = OPTION_TEXT,
-     .argument = "WHPK",
-     .help = "the public key its receipts are signed with, as `quorate keygen` prints it",
+     .argument = "KEY",
+     .help = "the public key its receipts are signed with (whpk_...), or the id of the secret that it shares with the "
+             "coordinators (whid_...), as `quorate keygen` prints it",
      .offset = offsetof(struct node, key),
      .required = true},
     {.name = "backup-url",
@@ -75,15 +78,28 @@ static void print_node_id(const struct node *node, int32_t node_id) {
     json_decref(result);
 }
 
+/* What is given may be a secret by mistake: nothing of it is shown unless it begins as a public key does. */
+static bool key_check(const char *text, struct error *err) {
+    struct public_key key;
+    if (strncmp(text, "whpk_", 5) == 0 || strncmp(text, "whsk_", 5) == 0)
+        return public_key_parse(text, &key, err);
+    if (strncmp(text, "whsec_", 6) == 0)
+        return error_set(err, EXIT_USAGE,
+                         "--key: this is a secret (whsec_), where its id belongs: whid_ and 16 lower-case hex digits");
+    return secret_id_valid(text) ||
+           error_set(err, EXIT_USAGE,
+                     "--key: it is neither a public key (whpk_ and 44 characters of base64) nor the id of a secret "
+                     "(whid_ and 16 lower-case hex digits)");
+}
+
 static int node_add(int argc, char **argv) {
     struct node node = {0};
     struct error err = {0};
-    struct public_key key;
     int32_t node_id;
     int code;
     if (!cli_parse(&add_syntax, argc, argv, &node, &code))
         return code;
-    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !public_key_parse(node.key, &key, &err))
+    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !key_check(node.key, &err))
         return cli_fail(&add_syntax, &err);
 
     struct db_client *client = db_client_open(node.common.db, &err);

@@ -125,8 +125,9 @@ void round_screen(const json_t *status) {
         {NULL, NULL},
     };
     static const struct output_column acks[] = {
-        {"NODE", "node_id"}, {"ROUTE", "route"},       {"ATTEMPT", "attempt"}, {"IN QUORUM", "in_quorum"},
-        {"LATE", "late"},    {"ACKED AT", "acked_at"}, {NULL, NULL},
+        {"NODE", "node_id"},        {"ROUTE", "route"}, {"ATTEMPT", "attempt"},
+        {"IN QUORUM", "in_quorum"}, {"LATE", "late"},   {"THIRD PARTY", "third_party"},
+        {"ACKED AT", "acked_at"},   {NULL, NULL},
     };
     static const struct output_column rejections[] = {
         {"NODE", "node_id"},

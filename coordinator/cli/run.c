@@ -15,7 +15,7 @@
 
 struct run {
     struct common_options common;
-    const char *key_file, *name, *metrics, *log_level, *listen_db;
+    const char *key_file, *node_secrets, *name, *metrics, *log_level, *listen_db;
     int64_t lease, slots, max_rounds;
 };
 
@@ -26,6 +26,12 @@ static const struct option_spec options[] = {
      .help = "secret key that signs the requests, as quorate keygen writes it",
      .offset = offsetof(struct run, key_file),
      .required = true},
+    {.name = "node-secrets",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "secrets shared with nodes that have no key of their own: a line ID = whsec_... for each, several for a "
+             "node while its secret changes; mode 0600",
+     .offset = offsetof(struct run, node_secrets)},
     {.name = "name",
      .kind = OPTION_TEXT,
      .argument = "NAME",
@@ -197,7 +203,10 @@ int cli_run(int argc, char **argv) {
         return cli_fail(&syntax, &err);
     }
     struct secret_key *key = wire_start(&err) ? secret_key_load(given.key_file, &err) : NULL;
-    if (key == NULL) {
+    struct secret_set *secrets = NULL;
+    if (key == NULL || (given.node_secrets != NULL &&
+                        (secrets = secret_set_load(given.node_secrets, SECRET_LINES_NODES, &err)) == NULL)) {
+        secret_key_free(key);
         return cli_fail(&syntax, &err);
     }
     const struct coordinator_settings settings = {.conninfo = given.common.db,
@@ -206,10 +215,12 @@ int cli_run(int argc, char **argv) {
                                                   .lease_us = given.lease,
                                                   .slots_per_endpoint = (unsigned)given.slots,
                                                   .max_rounds = (size_t)given.max_rounds,
-                                                  .key = key};
+                                                  .key = key,
+                                                  .node_secrets = secrets};
     bool left = false;
     code = run(&settings, given.metrics, &left, &err) ? EXIT_DONE : cli_fail(&syntax, &err);
     secret_key_free(key);
+    secret_set_free(secrets);
     if (code == EXIT_DONE) {
         log_event(LOG_INFO, "stopped", "left=%s", left ? "yes" : "no"); /* the last of its work */
     }

@@ -190,7 +190,7 @@ json_t *db_round_status(struct db_client *client, const char *round_id, struct e
         "route, attempt, coordinator, reserved_at, finished_at, outcome, http_status, resends FROM quorate.attempts "
         "WHERE round_id = $1) AS a), "
         "'acks', (SELECT coalesce(json_agg(a ORDER BY acked_at, node_id), '[]') FROM (SELECT node_id, route, attempt, "
-        "acked_at, in_quorum, late, receipt, receipt_key FROM quorate.acks WHERE round_id = $1) AS a), "
+        "acked_at, in_quorum, late, receipt, receipt_key, third_party FROM quorate.acks WHERE round_id = $1) AS a), "
         "'rejections', (SELECT coalesce(json_agg(j ORDER BY rejected_at), '[]') FROM (SELECT rejected_at, node_id, "
         "nonce::text, verdict, rejected_for FROM quorate.rejections WHERE round_id = $1) AS j))",
         &params, NULL, err);

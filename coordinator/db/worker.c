@@ -199,7 +199,7 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
             db_array_add_null(retries);
         }
         if (record->has_receipt) {
-            db_array_add_bytes(receipts, record->receipt.bytes, SIGNATURE_BYTES);
+            db_array_add_bytes(receipts, record->receipt.bytes, record->receipt.size);
         } else {
             db_array_add_null(receipts);
         }

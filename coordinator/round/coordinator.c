@@ -92,6 +92,7 @@ bool coordinator_start(struct coordinator *c, struct ev_loop *loop, const struct
     static const char *const LABELS[LANE_COUNT] = {"lane1", "lane2"};
     *c = (struct coordinator){.loop = loop, .settings = *settings};
     c->nodes.slots_per_endpoint = settings->slots_per_endpoint;
+    c->nodes.secrets = settings->node_secrets;
     metrics_start(&c->metrics);
     draw_instance_id(c);
     ev_prepare_init(&c->prepare, on_prepare);

@@ -31,6 +31,7 @@ struct coordinator_settings {
     unsigned slots_per_endpoint;
     size_t max_rounds; /* held in memory at once */
     const struct secret_key *key;
+    const struct secret_set *node_secrets; /* NULL: none */
 };
 
 struct coordinator {

@@ -39,9 +39,27 @@ static void parcel_free(struct parcel *parcel) {
 }
 
 static bool receipt_verified(const struct parcel *parcel, const struct http_answer *answer, struct signature *receipt) {
+    const struct node *node = parcel->node;
     return answer->end == HTTP_ANSWERED && answer->status >= 200 && answer->status < 300 &&
            signature_parse(answer->receipt, receipt) &&
-           receipt_verify(&parcel->node->receipt_key, &parcel->envelope, parcel->sha256, receipt);
+           (node->symmetric
+                ? node->secret != NULL && receipt_verify_v1(node->secret, &parcel->envelope, parcel->sha256, receipt)
+                : receipt_verify(&node->receipt_key, &parcel->envelope, parcel->sha256, receipt));
+}
+
+/* Signs with what the node knows us by; NULL, or why the request must not leave. */
+static const char *sign(const struct parcel *parcel, const char *id, int64_t now_s,
+                        char signature[SIGNATURE_TEXT + 1]) {
+    const struct node *node = parcel->node;
+    if (node->symmetric && node->secret == NULL) {
+        return "the secret of the node is missing";
+    }
+    if (node->symmetric) {
+        webhook_sign_v1(node->secret, id, now_s, parcel->payload, parcel->size, signature);
+    } else {
+        webhook_sign(parcel->coordinator->settings.key, id, now_s, parcel->payload, parcel->size, signature);
+    }
+    return signature[0] != '\0' ? NULL : "request could not be made";
 }
 
 /* How long the route waits before its next attempt; `shown_us` is what the audit is told, never past the deadline. */
@@ -164,7 +182,7 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
     int64_t now_s = coordinator_now_us(c) / 1000000, timeout_ms = track->delivery->round->timeout_us / 1000;
     webhook_id_format(&parcel->envelope, id);
     snprintf(timestamp, sizeof timestamp, "%lld", (long long)now_s);
-    webhook_sign(c->settings.key, id, now_s, parcel->payload, size, signature);
+    const char *obstacle = sign(parcel, id, now_s, signature);
     const struct http_header headers[] = {{"content-type", "application/octet-stream"},
                                           {"webhook-id", id},
                                           {"webhook-timestamp", timestamp},
@@ -177,8 +195,13 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
                                          .timeout_ms = timeout_ms > 0 ? timeout_ms : 1,
                                          .now_s = now_s};
     crash_point("before_request");
-    if (signature[0] == '\0' || http_post(c->http, &request, &HANDLER, parcel) == NULL) {
-        finish(parcel, &(struct http_answer){.end = HTTP_CONNECT_ERROR, .detail = "request could not be made"});
+    if (obstacle == NULL && http_post(c->http, &request, &HANDLER, parcel) == NULL) {
+        obstacle = "request could not be made";
+    }
+    if (obstacle != NULL) {
+        struct http_answer unsent = {.end = HTTP_CONNECT_ERROR};
+        snprintf(unsent.detail, sizeof unsent.detail, "%s", obstacle);
+        finish(parcel, &unsent);
         on_closed(parcel);
     }
     crash_point("request_sent");

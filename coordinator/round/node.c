@@ -6,6 +6,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/log.h"
 #include "round/round.h"
 
 /* An endpoint is quick while its slots come back within this time, or about as soon as those of the quickest one: where
@@ -46,6 +47,21 @@ static bool node_known(const struct node_book *book, const struct node *node) {
     return other != NULL;
 }
 
+/* A node's key, or the secret whose id stands in its place. One that is missing is told once a version; its requests
+ * fail, without being sent, until someone starts who has it. */
+static bool take_key(const struct node_book *book, struct node *node, const char *receipt_key) {
+    node->symmetric = secret_id_valid(receipt_key);
+    if (!node->symmetric) {
+        return public_key_parse(receipt_key, &node->receipt_key, NULL);
+    }
+    node->secret = secret_set_find(book->secrets, node->node_id, receipt_key);
+    if (node->secret == NULL) {
+        log_event(LOG_WARN, "secret_missing", "node=%d whid=%s hint=\"start it with --node-secrets FILE that has it\"",
+                  node->node_id, receipt_key);
+    }
+    return true;
+}
+
 bool node_add(struct node_book *book, const struct node_version_row *row) {
     if (node_find(book, row->version) != NULL) {
         return true;
@@ -61,7 +77,7 @@ bool node_add(struct node_book *book, const struct node_version_row *row) {
         node->route[ROUTE_BACKUP] = endpoint_for(book, row->backup_url);
     }
     if (node->route[ROUTE_PRIMARY] == NULL || (row->backup_url != NULL && node->route[ROUTE_BACKUP] == NULL) ||
-        !public_key_parse(row->receipt_key, &node->receipt_key, NULL)) {
+        !take_key(book, node, row->receipt_key)) {
         free(node);
         return false;
     }

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "db/worker.h"
 #include "wire/key.h"
+#include "wire/secret.h"
 
 struct track;
 
@@ -32,7 +33,9 @@ struct node {
     UT_hash_handle hh;
     int32_t version;
     int node_id;
-    struct public_key receipt_key;
+    bool symmetric;                      /* it shares a secret with us; else it has a key of its own */
+    struct public_key receipt_key;       /* unless symmetric */
+    const struct secret *secret;         /* if symmetric; NULL: not among ours, and nothing can be sent */
     struct endpoint *route[ROUTE_COUNT]; /* backup: may be NULL */
 };
 
@@ -40,6 +43,7 @@ struct node {
 struct node_book {
     struct node *nodes;
     struct endpoint *endpoints;
+    const struct secret_set *secrets; /* of nodes, by id; may be NULL; outlives the book */
     unsigned slots_per_endpoint;
     unsigned pledged; /* slots of every endpoint that a claim under way may take */
     bool closed;      /* draining: no slot is given any more */

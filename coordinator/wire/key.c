@@ -3,12 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "wire/key_file.h"
 
 enum { PREFIX_SIZE = 5, BASE64 = sodium_base64_VARIANT_ORIGINAL };
 
@@ -103,55 +103,14 @@ struct secret_key *secret_key_parse(const char *text, struct error *err) {
     return key;
 }
 
-/* Opens a file that only its owner can use. O_NONBLOCK: a FIFO is refused below instead of waited for. */
-static int open_key_file(const char *path, struct error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0) {
-        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" cannot be opened: %s", path, strerror(errno));
-        return -1;
-    }
-    struct stat status;
-    bool good = false;
-    if (fstat(fd, &status) != 0)
-        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" cannot be examined: %s", path, strerror(errno));
-    else if (!S_ISREG(status.st_mode))
-        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" is no regular file", path);
-    else if ((status.st_mode & 077) != 0)
-        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" has mode %04o, open to others: chmod 600 it", path,
-                        (unsigned)(status.st_mode & 07777));
-    else
-        good = true;
-    if (!good) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-/* Reads until the buffer is full or the file ends; -1 on error. */
-static ssize_t read_fully(int fd, char *buffer, size_t size) {
-    size_t used = 0;
-    while (used < size) {
-        ssize_t got = read(fd, buffer + used, size - used);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return -1;
-        if (got == 0)
-            break;
-        used += (size_t)got;
-    }
-    return (ssize_t)used;
-}
-
 struct secret_key *secret_key_load(const char *path, struct error *err) {
-    int fd = open_key_file(path, err);
+    int fd = key_file_open("key file", path, err);
     if (fd < 0)
         return NULL;
     struct secret_key *key = NULL;
     enum { ROOM = SECRET_KEY_TEXT + 2 }; /* the text, its newline, and one more byte to notice a longer file */
     char *text = sodium_malloc(ROOM + 1);
-    ssize_t size = text != NULL ? read_fully(fd, text, ROOM) : 0;
+    ssize_t size = text != NULL ? key_file_read(fd, text, ROOM) : 0;
     if (text == NULL) {
         (void)error_set(err, EXIT_UNEXPECTED,
                         "no protected memory for the secret key: raise the limit of locked memory");

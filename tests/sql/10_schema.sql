@@ -58,7 +58,7 @@ SELECT is_empty(format(
     ('rounds', '{round_id,nonce,state,quorum,total_nodes,node_ids,per_share_timeout,retry_budget,base_backoff,max_backoff,after_quorum,acked,quorum_nodes,opened_at,escalate_at,escalated_at,deadline_at,fresh_until,closed_at,collected_at,dead_lettered_at,settled_at,close_reason,coordinator}'),
     ('deliveries', '{round_id,node_id,state,attempts,last_outcome,next_attempt_at,payload_sha256,payload_bytes,payload_erased_at}'),
     ('attempts', '{round_id,node_id,route,attempt,coordinator,reserved_at,finished_at,outcome,http_status,resends}'),
-    ('acks', '{round_id,node_id,route,attempt,acked_at,in_quorum,late,receipt,receipt_key}'),
+    ('acks', '{round_id,node_id,route,attempt,acked_at,in_quorum,late,receipt,receipt_key,third_party}'),
     ('rejections', '{rejected_at,round_id,node_id,nonce,verdict,rejected_for}'),
     ('dead_letters', '{round_id,reason,closed_at,acked,quorum}'),
     ('nodes', '{node_id,url,backup_url,receipt_key,enabled}'),

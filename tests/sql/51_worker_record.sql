@@ -90,7 +90,7 @@ SELECT throws_ok(format($$ SELECT pg_temp.record(%s, 'twice', 2, 'maybe') $$, :m
 SELECT throws_ok(format($$ SELECT pg_temp.record(%s, 'o', 1, 'ack', 2) $$, :me), '23000', NULL, 'no ack without a committed attempt');
 SELECT throws_ok(format($$ SELECT pg_temp.record(%s, 'o', 1, 'ack', 1, 'backup') $$, :me), '23000', NULL, 'on the route it names');
 SELECT throws_ok(format($$ SELECT * FROM quorate_worker.record(%s, true, ARRAY[pg_temp.no('o')], '{1}', '{primary}', '{1}', '{ack}', '{200}', '{NULL}', '{abc}') $$, :me),
-                 '23000', NULL, 'a receipt has 64 bytes');
+                 '23000', NULL, 'a receipt by a key has 64 bytes');
 SELECT is(acked, 0, 'nothing of this counted') FROM quorate.rounds WHERE round_id = 'o';
 
 -- An ack by an attempt that was already given up counts: what counts is the receipt.

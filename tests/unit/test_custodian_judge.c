@@ -49,6 +49,7 @@ static struct judge_request vector(void) {
 static enum verdict judge_signed(const char *webhook_id, size_t body_size) {
     char signature[SIGNATURE_TEXT + 1];
     struct envelope_key key;
+    const struct secret *secret;
     webhook_sign(coordinator, webhook_id, VECTOR_TIME, body, body_size, signature);
     const struct judge_request request = {
         .webhook_id = webhook_id,
@@ -57,14 +58,15 @@ static enum verdict judge_signed(const char *webhook_id, size_t body_size) {
         .body = body,
         .body_size = body_size,
     };
-    return judge(&rules, &request, VECTOR_TIME, &key);
+    return judge(&rules, &request, VECTOR_TIME, &key, &secret);
 }
 
 static void test_vector(void **state) {
     (void)state;
     struct judge_request request = vector();
     struct envelope_key key;
-    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_UNDECIDED);
+    const struct secret *secret;
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_UNDECIDED);
     assert_string_equal(key.deployment, "demo");
     assert_string_equal(key.round_id, "rnd-1");
     assert_int_equal(key.node_id, 1);
@@ -85,32 +87,35 @@ static void test_time_to_the_second(void **state) {
     };
     struct judge_request request = vector();
     struct envelope_key key;
+    const struct secret *secret;
     for (size_t i = 0; i < COUNT(cases); i++)
-        assert_int_equal(judge(&rules, &request, cases[i].now_s, &key), cases[i].verdict);
+        assert_int_equal(judge(&rules, &request, cases[i].now_s, &key, &secret), cases[i].verdict);
 }
 
 /* Whatever else is wrong, an unsigned request learns only that. */
 static void test_signature_comes_first(void **state) {
     (void)state;
     struct envelope_key key;
+    const struct secret *secret;
     struct judge_request request = vector();
     request.webhook_id = "nonsense";
-    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
     request = vector();
     request.timestamp = "1700000001";
-    assert_int_equal(judge(&rules, &request, VECTOR_TIME + 9999, &key), VERDICT_BAD_SIGNATURE);
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME + 9999, &key, &secret), VERDICT_BAD_SIGNATURE);
     request = vector();
     request.body_size--;
-    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
 }
 
 static void test_missing_headers(void **state) {
     (void)state;
     struct envelope_key key;
+    const struct secret *secret;
     for (int missing = 0; missing < 3; missing++) {
         struct judge_request request = vector();
         *(missing == 0 ? &request.webhook_id : missing == 1 ? &request.timestamp : &request.signature) = NULL;
-        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
     }
 }
 
@@ -119,10 +124,11 @@ static void test_timestamps_that_are_no_number(void **state) {
     static const char *const texts[] = {"",      " 1700000000",         "1700000000 ", "+1700000000",
                                         "1.7e9", "99999999999999999999"};
     struct envelope_key key;
+    const struct secret *secret;
     for (size_t i = 0; i < COUNT(texts); i++) {
         struct judge_request request = vector();
         request.timestamp = texts[i];
-        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key), VERDICT_BAD_SIGNATURE);
+        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
     }
 }
 
@@ -133,6 +139,30 @@ static void test_what_was_signed_is_judged_in_order(void **state) {
     assert_int_equal(judge_signed("demo:rnd-1:2:1001", sizeof body), VERDICT_OTHER_NODE);
     assert_int_equal(judge_signed("demo:rnd-1:2:1001", 0), VERDICT_OTHER_NODE);
     assert_int_equal(judge_signed("demo:rnd-1:1:1001", 0), VERDICT_EMPTY);
+}
+
+/* With secrets: v1 by any of them, and never v1a; the secret that verified is handed on, to sign the receipt. */
+static void test_secrets_take_the_place_of_keys(void **state) {
+    (void)state;
+    struct error err;
+    struct envelope_key key;
+    const struct secret *secret = NULL;
+    char text[] = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\nwhsec_QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+    struct judge_rules shared = rules; /* the coordinator's key still stands in it, and counts for nothing */
+    shared.secrets = secret_set_parse(text, sizeof text - 1, SECRET_LINES_PLAIN, &err);
+    assert_non_null(shared.secrets);
+    struct judge_request request = vector();
+    assert_int_equal(judge(&shared, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
+    request.signature = "v1,axoWsEHp2aeWxmxdkQfzmbFUnOhEm8WqOY/mwj8q/6I=";
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
+    assert_int_equal(judge(&shared, &request, VECTOR_TIME, &key, &secret), VERDICT_UNDECIDED);
+    assert_ptr_equal(secret, secret_set_at(shared.secrets, 1));
+    request.body_size--;
+    assert_int_equal(judge(&shared, &request, VECTOR_TIME, &key, &secret), VERDICT_BAD_SIGNATURE);
+    request = vector();
+    assert_int_equal(judge(&rules, &request, VECTOR_TIME, &key, &secret), VERDICT_UNDECIDED);
+    assert_null(secret);
+    secret_set_free(shared.secrets);
 }
 
 /* A verdict without a status would be answered with a bare 0. */
@@ -154,6 +184,7 @@ int main(void) {
         cmocka_unit_test(test_missing_headers),
         cmocka_unit_test(test_timestamps_that_are_no_number),
         cmocka_unit_test(test_what_was_signed_is_judged_in_order),
+        cmocka_unit_test(test_secrets_take_the_place_of_keys),
         cmocka_unit_test(test_every_verdict_has_an_answer),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -178,6 +178,37 @@ static void a_key_that_does_not_parse_is_refused(void **state) {
     fake_stop(&c);
 }
 
+/* A node version is known all the same: its requests fail, and a round with other nodes goes on. */
+static void a_secret_that_is_missing_is_no_other_one(void **state) {
+    (void)state;
+    struct coordinator c;
+    struct error err;
+    char text[] = "1 = whsec_QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+    fake_start(&c, SLOTS);
+    struct secret_set *secrets = secret_set_parse(text, sizeof text - 1, SECRET_LINES_NODES, &err);
+    assert_non_null(secrets);
+    c.nodes.secrets = secrets;
+    static const struct {
+        int node_id;
+        const char *id;
+        bool there;
+    } cases[] = {
+        {1, "whid_ca2a4fe727faaecf", true},
+        {2, "whid_ca2a4fe727faaecf", false}, /* the secret of node 1 */
+        {1, "whid_ca2a4fe727faaec0", false},
+    };
+    for (int i = 0; i < (int)COUNT(cases); i++) {
+        const struct node_version_row row = {
+            .version = i + 1, .node_id = cases[i].node_id, .url = "http://n/", .receipt_key = cases[i].id};
+        assert_true(node_add(&c.nodes, &row));
+        const struct node *node = node_find(&c.nodes, i + 1);
+        assert_true(node->symmetric);
+        assert_ptr_equal(node->secret, cases[i].there ? secret_set_at(secrets, 0) : NULL);
+    }
+    fake_stop(&c);
+    secret_set_free(secrets);
+}
+
 /* How many rounds may be claimed; the versions to leave out stand in `busy`. */
 static int32_t room(struct coordinator *c, double now, int32_t most, int32_t *busy, size_t busy_size, size_t *count) {
     return node_book_room(&c->nodes, now, most, busy, busy_size, count);
@@ -322,6 +353,7 @@ int main(void) {
         cmocka_unit_test(endpoints_are_shared_by_url_and_by_nothing_else),
         cmocka_unit_test(a_claim_under_way_keeps_its_slots),
         cmocka_unit_test(a_key_that_does_not_parse_is_refused),
+        cmocka_unit_test(a_secret_that_is_missing_is_no_other_one),
         cmocka_unit_test(room_for_claims),
         cmocka_unit_test(who_is_as_slow_as_all_others_is_waited_for),
         cmocka_unit_test(room_beside_a_queue),

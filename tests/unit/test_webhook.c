@@ -157,7 +157,7 @@ static void signature_texts_are_strict(void **state) {
         "v1a,ZiTkBT4x2cEkDsufEagKW2YcOmrILdNwLrQHNSOV8PtyT019QShVrt9gIVMgZ2fQvlIrfA8kPHEtKPjQl3W8",
     };
     for (size_t i = 0; i < COUNT(bad); i++) {
-        struct signature parsed = {{7}};
+        struct signature parsed = {.bytes = {7}};
         if (signature_parse(bad[i], &parsed))
             fail_msg("\"%s\" was taken for a signature", bad[i]);
         assert_int_equal(parsed.bytes[0], 7);
