@@ -160,7 +160,32 @@ def test_keygen(tmp_path):
     assert plain("keygen", str(tmp_path / "no" / "where")).returncode not in (0, 5)
 
 
+def test_keygen_of_a_secret(tmp_path):
+    path = tmp_path / "secret"
+    done = plain("keygen", "--symmetric", str(path))
+    assert done.returncode == 0 and done.stderr == ""
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert re.fullmatch(r"whsec_[A-Za-z0-9+/]{43}=\n", path.read_text())
+    secret = wire.Secret.parse(path.read_text())
+    assert len(secret.seed) == 32 and done.stdout == secret.public_text + "\n"
+
+    again = plain("keygen", "--symmetric", str(path))
+    assert again.returncode == 5 and again.stdout == "" and again.stderr.count("\n") == 1
+    assert path.read_text() == secret.secret_text + "\n"
+
+    done = plain("keygen", str(tmp_path / "other"), "--symmetric", "--json")
+    assert json.loads(done.stdout) == {"secret_id": wire.Secret.parse((tmp_path / "other").read_text()).public_text}
+
+
 # node.
+
+def test_a_node_with_a_secret(cli):
+    secret = wire.Secret()
+    cli("node", "add", "7", "--url", "http://a.example/", "--key", secret.public_text)
+    assert cli.json("node", "list")[0]["receipt_key"] == secret.public_text
+    said = cli.fails(2, "node", "add", "7", "--url", "http://a.example/", "--key", secret.secret_text)
+    assert "whid_" in said and secret.secret_text[6:20] not in said
+
 
 def test_node(cli):
     key, other = wire.KeyPair().public_text, wire.KeyPair().public_text
@@ -193,6 +218,9 @@ def test_node(cli):
     (2, ("add", "1", "--url", "ftp://x/", "--key", "KEY"), "ftp://x/"),
     (2, ("add", "1", "--url", "http://x/", "--backup-url", "nonsense", "--key", "KEY"), "nonsense"),
     (2, ("add", "1", "--url", "http://x/", "--key", "whpk_short"), "whpk_"),
+    (2, ("add", "1", "--url", "http://x/", "--key", "whid_short"), "whid_"),
+    (2, ("add", "1", "--url", "http://x/", "--key", "nonsense"), "whpk_"),
+    (2, ("add", "1", "--url", "http://x/", "--key", "whid_0123456789ABCDEF"), "lower-case"),
     (2, ("add",), "ID"), (2, ("list", "1"), '"1"'), (2, ("enable", "x"), '"x"'),
     (6, ("enable", "9"), "9"), (6, ("disable", "9"), "9")])
 def test_wrong_node(cli, code, arguments, mentioned):

@@ -56,6 +56,16 @@ def test_vectors_of_the_protocol():
         "v1a,ZiTkBT4x2cEkDsufEagKW2YcOmrILdNwLrQHNSOV8PtyT019QShVrt9gIVMgZ2fQvlIrfA8kPHEtKPjQl3W8Ag=="
 
 
+def test_vectors_of_the_protocol_with_a_secret():
+    secret = wire.Secret(bytes(range(0x40, 0x60)))
+    assert (secret.secret_text, secret.public_text) == ("whsec_QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=", "whid_ca2a4fe727faaecf")
+    assert secret.sign(wire.request_message("demo:rnd-1:1:1001", "1700000000", BODY)) == "v1,axoWsEHp2aeWxmxdkQfzmbFUnOhEm8WqOY/mwj8q/6I="
+    assert secret.sign(wire.receipt_message(wire.parse_webhook_id("demo:rnd-1:1:1001"), wire.sha256(BODY))) == \
+        "v1,NNkz77vlKpCAlvdJG3nPXLIgIq62OcPbGtApJPLup8k="
+    assert not wire.verify(secret.public_text, wire.Secret().sign(b"message"), b"message")
+    assert not wire.verify("whid_0000000000000000", secret.sign(b"message"), b"message")
+
+
 @pytest.mark.parametrize("text", ["", "v1a,", "v1,AAAA", "v1a," + "A" * 88, " v1a," + "A" * 86 + "==", "v1a," + "A" * 86 + "==x"])
 def test_no_signature_that_is_not_one(text):
     assert not wire.verify(COORDINATOR.public_text, text, b"message")

@@ -40,7 +40,7 @@ class World:
     def ack(self, node_id, route, when):
         message = wire.receipt_message(wire.EnvelopeKey("d", "r", node_id, 7), wire.sha256(b"x"))
         return {"round_id": "r", "node_id": node_id, "route": route, "attempt": 1, "acked_at": at(when), "in_quorum": True,
-                "late": False, "receipt": KEY.sign(message), "receipt_key": KEY.public_text}
+                "late": False, "receipt": KEY.sign(message), "receipt_key": KEY.public_text, "third_party": True}
 
     def rounds(self):
         return [self.round]
@@ -130,9 +130,10 @@ def test_an_envelope_in_a_log_is_found(form):
         check_logs(world, "event=oops " + form(world.payloads["r", 1]))
 
 
-@pytest.mark.parametrize("form", [lambda k: k.secret_text, lambda k: k.secret_text[5:], lambda k: k.seed.hex()])
-def test_a_secret_key_in_a_log_is_found(form):
-    key = wire.KeyPair()
+@pytest.mark.parametrize("kind", [wire.KeyPair, wire.Secret])
+@pytest.mark.parametrize("form", [lambda k: k.secret_text, lambda k: k.secret_text.split("_")[1], lambda k: k.seed.hex()])
+def test_a_secret_key_in_a_log_is_found(form, kind):
+    key = kind()
     check_logs(World(), f"event=ready key={key.public_text}", [wire.KeyPair(), key])
     with pytest.raises(AssertionError, match="a secret key"):
         check_logs(World(), f"event=oops key={form(key)}", [wire.KeyPair(), key])

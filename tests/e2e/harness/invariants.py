@@ -73,6 +73,8 @@ def _check_acks(deployment: str, row: dict, acks: list, deliveries: list, attemp
         key = wire.EnvelopeKey(deployment, name, ack["node_id"], row["nonce"])
         assert wire.verify(ack["receipt_key"], ack["receipt"], wire.receipt_message(key, digests[ack["node_id"]])), \
             f"I1: {name}: the receipt of node {ack['node_id']} does not verify"
+        assert ack["third_party"] == ack["receipt_key"].startswith("whpk_") == ack["receipt"].startswith("v1a,"), \
+            f"{name}: an ack whose receipt is not of its key's kind: {ack}"
         assert (ack["node_id"], ack["route"], ack["attempt"]) in outcomes, f"{name}: an ack without its attempt: {ack}"
 
 
@@ -157,7 +159,7 @@ def _check_erased(db: Database, rounds: dict) -> None:
 def check_logs(db: Database, text: str, keys=()) -> None:
     """I8: no payload and no secret key in a log, whichever way it may be written."""
     for key in keys:
-        for form in (key.secret_text.removeprefix("whsk_")[:40], key.seed.hex()):
+        for form in (key.secret_text.split("_", 1)[1][:40], key.seed.hex()):
             assert form not in text, f"I8: a secret key stands in a log, that of {key.public_text}"
     for payload in db.payloads.values():
         for part in {payload[:15], payload[-15:]} if len(payload) >= 15 else ():

@@ -23,11 +23,20 @@ class Lab:
         self.punctual = True  # a test that leaves the rounds alone for a while says False
         self._names = (f"c{number}" for number in itertools.count(1))
 
-    def write_key(self, name: str, key: wire.KeyPair) -> pathlib.Path:
+    def write_key(self, name: str, key: wire.KeyPair | wire.Secret) -> pathlib.Path:
         path = self.folder / name
         path.touch(mode=0o600)
         path.write_text(key.secret_text + "\n")
         self.written_keys.append(key)
+        return path
+
+    def write_node_secrets(self, secrets: dict[int, list[wire.Secret]], name: str = "node-secrets") -> pathlib.Path:
+        """The file of --node-secrets."""
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text("# node = secret\n" + "".join(
+            f"{node_id} = {secret.secret_text}\n" for node_id, several in secrets.items() for secret in several))
+        self.written_keys.extend(secret for several in secrets.values() for secret in several)
         return path
 
     def node(self, node_id: int | None = None, **options) -> Node:
@@ -41,6 +50,9 @@ class Lab:
         return [self.node(**options) for _ in range(count)]
 
     def coordinator(self, name: str | None = None, **options) -> Process:
+        if any(node.secrets for node in self.nodes) and "--node-secrets" not in options.get("options", ()):
+            path = self.write_node_secrets({node.node_id: node.secrets for node in self.nodes})
+            options["options"] = (*options.get("options", ()), "--node-secrets", str(path))
         return self.processes.coordinator(self.db.conninfo, self.key_file, name or next(self._names), **options)
 
     def check(self) -> None:
@@ -53,6 +65,6 @@ class Lab:
         try:
             self.processes.close()
             self.check()
-            check_logs(self.db, self.processes.logs(), [*self.written_keys, *(node.key for node in self.nodes)])
+            check_logs(self.db, self.processes.logs(), [*self.written_keys, *(node.key for node in self.nodes), *(secret for node in self.nodes for secret in node.secrets)])
         finally:
             self.cluster.drop_database(self.db.name)

@@ -26,9 +26,13 @@ class Request:
     body_sha256: str
     body_size: int
     key: wire.EnvelopeKey | None  # of webhook-id; None when that is no valid one
-    signature_ok: bool
+    signer: "wire.KeyPair | wire.Secret | None"  # what signs the receipt; None when the request is not signed as it should be
     behaviour: str = ""
     peer: str = ""  # the address it came from
+
+    @property
+    def signature_ok(self) -> bool:
+        return self.signer is not None
 
     def header(self, name: str) -> str | None:
         """The only value of a header; None when absent; fails when it came twice."""
@@ -65,11 +69,11 @@ class Exchange:
     def close(self) -> None:
         self.open = False
 
-    def receipt(self, key: wire.KeyPair | None = None, body: bytes | None = None, **changes) -> str:
+    def receipt(self, key: wire.KeyPair | wire.Secret | None = None, body: bytes | None = None, **changes) -> str:
         """The receipt for this request, or one that differs in what is given."""
         about = dataclasses.replace(self.request.key, **changes)
         digest = self.request.body_sha256 if body is None else wire.sha256(body)
-        return (key or self.endpoint.node.key).sign(wire.receipt_message(about, digest))
+        return (key or self.request.signer or self.endpoint.node.key).sign(wire.receipt_message(about, digest))
 
     def judge_and_store(self) -> int | None:
         """Stores the envelope as the protocol says; the status of a refusal, or None when it is held now."""
@@ -227,9 +231,9 @@ class Endpoint:
             headers.append((name.lower(), value.strip()))
         body = reader.read(int(dict(headers).get("content-length", 0)))
         request = Request(0, time.monotonic(), time.time(), connection, method, path, headers, wire.sha256(body),
-                          len(body), wire.parse_webhook_id(dict(headers).get("webhook-id", "")), False)
+                          len(body), wire.parse_webhook_id(dict(headers).get("webhook-id", "")), None)
         message = wire.request_message(dict(headers).get("webhook-id", ""), dict(headers).get("webhook-timestamp", ""), body)
-        request.signature_ok = wire.verify(self.node.coordinator_key, dict(headers).get("webhook-signature", ""), message)
+        request.signer = self.node.signer(dict(headers).get("webhook-signature", ""), message)
         return request
 
 
@@ -237,14 +241,21 @@ class Node:
     """A custodian: one key, one store, a primary and perhaps a backup endpoint."""
 
     def __init__(self, node_id: int, coordinator_key: str, backup: bool = False, dark: bool = False,
-                 dark_backup: bool = False, host: str = "127.0.0.1"):
+                 dark_backup: bool = False, host: str = "127.0.0.1", symmetric: bool = False):
         self.node_id, self.coordinator_key = node_id, coordinator_key
-        self.key = wire.KeyPair()
+        self.key = wire.Secret() if symmetric else wire.KeyPair()
+        self.secrets = [self.key] if symmetric else []  # those it takes
         self.held: dict[tuple[str, str], tuple[int, str]] = {}  # (deployment, round_id) -> (nonce, sha256)
         self._lock = threading.Lock()
         self.witness = None  # called as witness(endpoint, request) before a request is answered
         self.primary = Endpoint(self, dark, host)
         self.backup = Endpoint(self, dark_backup, host) if backup else None
+
+    def signer(self, signature_text: str, message: bytes) -> wire.KeyPair | wire.Secret | None:
+        """What signs the receipt for a request with this signature; None when it is no good one."""
+        if not self.secrets:
+            return self.key if wire.verify(self.coordinator_key, signature_text, message) else None
+        return next((secret for secret in self.secrets if wire.verify(secret.public_text, signature_text, message)), None)
 
     def store(self, key: wire.EnvelopeKey, body_sha256: str) -> bool:
         """Upserts; False when other bytes or another nonce are held for the round."""

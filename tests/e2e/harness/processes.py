@@ -158,14 +158,15 @@ class Processes:
             process.wait_line(r"\bevent=ready\b")
         return process
 
-    def custodian(self, node_id: int, key_file: pathlib.Path, coordinator_key: str, store: pathlib.Path | None = None,
+    def custodian(self, node_id: int, key_file: pathlib.Path | None, coordinator_key: str | None, store: pathlib.Path | None = None,
                   options: tuple[str, ...] = ()) -> Process:
-        """`quorate-custodian`; returns when it listens, with `url`."""
+        """`quorate-custodian`; returns when it listens, with `url`. key_file: None when `options` say --secret."""
+        keys = ["--key", str(key_file), "--coordinator-key", coordinator_key] if key_file else []
         port_file = self.folder / f"custodian-{node_id}-{len(self.all)}.port"
         process = self.start(f"custodian-{node_id}", [
             programs.program("quorate-custodian"), "--node-id", str(node_id), "--listen", "127.0.0.1:0",
             "--port-file", str(port_file), "--store", str(store or self.folder / f"custodian-{node_id}.db"),
-            "--key", str(key_file), "--coordinator-key", coordinator_key, *options])
+            *keys, *options])
         deadline = time.monotonic() + READY_TIMEOUT_S
         while not (port_file.exists() and port_file.read_text().strip()):
             assert process.running() and time.monotonic() < deadline, f"{process.name} wrote no port:\n{process.log}"

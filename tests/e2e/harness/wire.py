@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import hashlib
+import hmac
 import re
 import secrets
 
@@ -33,8 +34,36 @@ class KeyPair:
         return "v1a," + base64.b64encode(self.private.sign(message)).decode()
 
 
+class Secret:
+    """A symmetric secret; in the place of a public text stands its id, by which `verify` finds it again."""
+
+    known: dict[str, "Secret"] = {}
+
+    def __init__(self, seed: bytes | None = None):
+        self.seed = seed or secrets.token_bytes(32)
+        self.known[self.public_text] = self
+
+    @classmethod
+    def parse(cls, text: str) -> "Secret":
+        return cls(base64.b64decode(text.strip().removeprefix("whsec_"), validate=True))
+
+    @property
+    def secret_text(self) -> str:
+        return "whsec_" + base64.b64encode(self.seed).decode()
+
+    @property
+    def public_text(self) -> str:
+        return "whid_" + hashlib.sha256(self.seed).hexdigest()[:16]
+
+    def sign(self, message: bytes) -> str:
+        return "v1," + base64.b64encode(hmac.digest(self.seed, message, "sha256")).decode()
+
+
 def verify(public_text: str, signature_text: str, message: bytes) -> bool:
-    """True when `signature_text` is exactly one valid "v1a,<base64>" signature over `message`."""
+    """True when `signature_text` is exactly one valid signature over `message`, "v1a,<base64>" by a key or "v1,<base64>" by a secret whose
+    id is `public_text`."""
+    if public_text.startswith("whid_"):
+        return public_text in Secret.known and Secret.known[public_text].sign(message) == signature_text
     if not public_text.startswith("whpk_") or not re.fullmatch(r"v1a,[A-Za-z0-9+/]{86}==", signature_text):
         return False
     key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_text[5:], validate=True))
