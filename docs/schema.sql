@@ -972,7 +972,7 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
--- quorate_worker.leave(p_instance integer)
+-- quorate_worker.leave(p_instance integer, p_notify boolean DEFAULT true)
 --   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate_worker.node_versions(p_versions integer[])
@@ -984,7 +984,7 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
 --   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
--- quorate_worker.release(p_instance integer, p_round_nos bigint[])
+-- quorate_worker.release(p_instance integer, p_notify boolean, p_round_nos bigint[])
 --   returns TABLE(round_no bigint, state text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_worker.reserve(p_instance integer, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])

@@ -185,7 +185,7 @@ who waits holds VACUUM back. To be called in a session that holds no life lock i
 Result: peer: whom it watched (NULL: there is no other); seen: this session has seen that one''s lock held; free: it is free, look again soon; fenced: its
 rounds can be claimed.';
 
-CREATE OR REPLACE FUNCTION quorate_worker.leave(p_instance int) RETURNS boolean
+CREATE OR REPLACE FUNCTION quorate_worker.leave(p_instance int, p_notify boolean DEFAULT true) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     -- A batch of a broken connection may still run and claim: whoever goes waits for it, lest its rounds be nobody's.
@@ -194,11 +194,14 @@ BEGIN
     END IF;
     UPDATE quorate_store.coordinator c SET ended_at = clock_timestamp(), end_reason = 'left'
      WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
-    PERFORM pg_notify('quorate_work', '');
+    IF p_notify THEN
+        PERFORM pg_notify('quorate_work', '');
+    END IF;
     RETURN true;
 END $$;
-COMMENT ON FUNCTION quorate_worker.leave(int) IS
-'A coordinator goes: others may claim its rounds at once. False while one of its batches is under way: ask again. Idempotent.';
+COMMENT ON FUNCTION quorate_worker.leave(int, boolean) IS
+'A coordinator goes: others may claim its rounds at once. p_notify false: they are not told (for when the notification queue is full; they look by
+themselves within a second). False while one of its batches is under way: ask again. Idempotent.';
 
 CREATE OR REPLACE FUNCTION quorate_worker.node_versions(p_versions int[])
 RETURNS TABLE (version int, node_id smallint, url text, backup_url text, receipt_key text)

@@ -263,7 +263,7 @@ COMMENT ON FUNCTION quorate_worker.settle(int, boolean, bigint[]) IS
 their payloads. p_notify: as for record. Result, a row per round: its state (or locked, fenced, gone), whether it is settled, and microseconds
 from opening to its end if this call stalled it.';
 
-CREATE OR REPLACE FUNCTION quorate_worker.release(p_instance int, p_round_nos bigint[])
+CREATE OR REPLACE FUNCTION quorate_worker.release(p_instance int, p_notify boolean, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -278,7 +278,7 @@ BEGIN
     -- As news: whoever claims them reads their past.
     UPDATE quorate_store.round r SET owner = 0, news = true FROM unnest(v_locked) AS u (round_no)
      WHERE r.round_no = u.round_no AND r.settled_at IS NULL;
-    IF cardinality(v_locked) > 0 THEN
+    IF p_notify AND cardinality(v_locked) > 0 THEN
         PERFORM pg_notify('quorate_work', '');
     END IF;
     RETURN QUERY
@@ -286,6 +286,6 @@ BEGIN
       FROM unnest(p_round_nos) AS u (round_no)
       LEFT JOIN quorate_store.round r ON r.round_no = u.round_no;
 END $$;
-COMMENT ON FUNCTION quorate_worker.release(int, bigint[]) IS
+COMMENT ON FUNCTION quorate_worker.release(int, boolean, bigint[]) IS
 'Gives rounds of the instance back, so that a peer claims them at once: for a coordinator that is to stop and has no request of them under way and no
-outcome unrecorded. Result, a row per round: locked (ask again), or fenced: the instance does not own it any more. Idempotent.';
+outcome unrecorded. p_notify false: without a notification (for when the queue is full; peers look by themselves within a second). Result, a row per round: locked (ask again), or fenced: the instance does not own it any more. Idempotent.';

@@ -66,10 +66,11 @@ bool worker_send_tick(struct db_session *session, int32_t instance, bool notify,
     return db_session_send(session, "SELECT * FROM quorate_worker.tick($1, $2, $3, $4)", &params);
 }
 
-bool worker_send_leave(struct db_session *session, int32_t instance) {
+bool worker_send_leave(struct db_session *session, int32_t instance, bool notify) {
     struct db_params params = {0};
     db_param_int4(&params, instance);
-    return db_session_send(session, "SELECT quorate_worker.leave($1)", &params);
+    db_param_bool(&params, notify);
+    return db_session_send(session, "SELECT quorate_worker.leave($1, $2)", &params);
 }
 
 bool worker_send_hold(struct db_session *session, int32_t instance) {
@@ -222,12 +223,13 @@ bool worker_send_escalate(struct db_session *session, struct worker_scratch *scr
            db_session_send(session, "SELECT * FROM quorate_worker.escalate($1, $2)", &params);
 }
 
-bool worker_send_release(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
+bool worker_send_release(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
                          const int64_t *round_nos, size_t count) {
     struct db_params params = {0};
     db_param_int4(&params, instance);
+    db_param_bool(&params, notify);
     return add_int8s(&params, &scratch->array[0], round_nos, count) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.release($1, $2)", &params);
+           db_session_send(session, "SELECT * FROM quorate_worker.release($1, $2, $3)", &params);
 }
 
 bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,

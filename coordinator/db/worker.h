@@ -77,7 +77,7 @@ bool worker_send_join(struct db_session *session, const char *instance_id, const
 bool worker_send_is_joined(struct db_session *session, int32_t instance, const char *instance_id) MUST_CHECK;
 bool worker_send_tick(struct db_session *session, int32_t instance, bool notify, int32_t max, bool count) MUST_CHECK;
 bool worker_send_durability(struct db_session *session) MUST_CHECK;
-bool worker_send_leave(struct db_session *session, int32_t instance) MUST_CHECK;
+bool worker_send_leave(struct db_session *session, int32_t instance, bool notify) MUST_CHECK;
 bool worker_send_hold(struct db_session *session, int32_t instance) MUST_CHECK;
 bool worker_send_watch(struct db_session *session, int32_t instance, int32_t seen) MUST_CHECK;
 bool worker_send_node_versions(struct db_session *session, struct worker_scratch *scratch, const int32_t *versions,
@@ -93,7 +93,7 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
                         const struct attempt_record *records, size_t count) MUST_CHECK;
 bool worker_send_escalate(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
                           const int64_t *round_nos, size_t count) MUST_CHECK;
-bool worker_send_release(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
+bool worker_send_release(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
                          const int64_t *round_nos, size_t count) MUST_CHECK;
 bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
                         const int64_t *round_nos, size_t count) MUST_CHECK;

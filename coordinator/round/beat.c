@@ -40,7 +40,7 @@ static void call(struct beat *beat, enum beat_call what) {
                                         beat->ticks++ % COUNT_EVERY == 0);
         break;
     case BEAT_LEAVE:
-        sent = sent && worker_send_leave(beat->session, c->instance);
+        sent = sent && worker_send_leave(beat->session, c->instance, !beat->quiet);
         break;
     case BEAT_NOTHING:
         return;
@@ -64,6 +64,7 @@ static void next_call(struct beat *beat) {
 static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct beat *beat = watcher->data;
+    beat->stay = false;
     if (beat->call != BEAT_NOTHING) {
         static const char WHY[] =
             "no answer to the heartbeat within 5 s: commits wait for a standby, a lock is held, or "
@@ -80,7 +81,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
 static void on_ready(void *context) {
     struct beat *beat = context;
     hearing_begin(&beat->hearing, db_session_direct(beat->session));
-    beat->held = beat->looked = false;
+    beat->held = beat->looked = beat->stay = false;
     beat->call = BEAT_NOTHING;
     beat->coordinator->work = true; /* what was notified meanwhile was not heard */
     next_call(beat);
@@ -121,6 +122,9 @@ static void ticked(struct beat *beat, const PGresult *result) {
     if (!row.alive) {
         coordinator_fenced(c);
         return;
+    }
+    for (int i = 0; i < LANE_COUNT; i++) {
+        lane_check(&c->lanes[i]);
     }
     c->work = c->work || row.work;
     while (row.failed.left > 0) {
@@ -179,7 +183,8 @@ static void looked(struct beat *beat, const PGresult *result) {
 
 static void gone(struct beat *beat, const PGresult *result) {
     if (!worker_left(result)) {
-        wake_in(beat, TICK_SOONEST_S); /* a batch of ours still runs in some backend */
+        beat->stay = true; /* a batch of ours still runs in some backend: not again at once */
+        wake_in(beat, TICK_SOONEST_S);
         return;
     }
     crash_point("left");
@@ -196,6 +201,7 @@ static void on_sync(struct beat *beat) {
     beat->answer = NULL;
     beat->looked = beat->looked || done == BEAT_DURABILITY; /* whatever came of it: it is advice */
     if (beat->failed) {
+        beat->stay = true;
         beat->held = false; /* the lock may be ours, but nobody knows of it */
         PQclear(answer);
         wake_in(beat, TICK_S);
@@ -295,7 +301,7 @@ void beat_free(struct beat *beat) {
 }
 
 void beat_leave(struct beat *beat) {
-    if (beat->call == BEAT_NOTHING && db_session_ready(beat->session)) {
+    if (beat->call == BEAT_NOTHING && !beat->stay && db_session_ready(beat->session)) {
         call(beat, BEAT_LEAVE);
     }
 }

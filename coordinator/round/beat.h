@@ -26,6 +26,7 @@ struct beat {
     bool held;    /* this session holds the instance's life lock */
     bool holding; /* it was asked for in front of the call under way */
     bool quiet;   /* the notification queue is full: close rounds without notifications */
+    bool stay;    /* leaving was refused or failed: not again before the timer */
     bool failed;  /* an error came instead of an answer */
     char last_error[256];
     struct told told;

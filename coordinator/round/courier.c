@@ -27,6 +27,7 @@ struct parcel {
     unsigned char sha256[SHA256_BYTES];
     size_t size;
     int64_t began_us;
+    bool answered; /* by the node itself, whatever it said */
     unsigned char payload[];
 };
 
@@ -42,17 +43,16 @@ static bool receipt_verified(const struct parcel *parcel, const struct http_answ
     const struct node *node = parcel->node;
     return answer->end == HTTP_ANSWERED && answer->status >= 200 && answer->status < 300 &&
            signature_parse(answer->receipt, receipt) &&
-           (node->symmetric
-                ? node->secret != NULL && receipt_verify_v1(node->secret, &parcel->envelope, parcel->sha256, receipt)
-                : receipt_verify(&node->receipt_key, &parcel->envelope, parcel->sha256, receipt));
+           (node->symmetric ? receipt_verify_v1(node->secret, &parcel->envelope, parcel->sha256, receipt)
+                            : receipt_verify(&node->receipt_key, &parcel->envelope, parcel->sha256, receipt));
 }
 
 /* Signs with what the node knows us by; NULL, or why the request must not leave. */
 static const char *sign(const struct parcel *parcel, const char *id, int64_t now_s,
                         char signature[SIGNATURE_TEXT + 1]) {
     const struct node *node = parcel->node;
-    if (node->symmetric && node->secret == NULL) {
-        return "the secret of the node is missing";
+    if (node->obstacle != NULL) {
+        return node->obstacle;
     }
     if (node->symmetric) {
         webhook_sign_v1(node->secret, id, now_s, parcel->payload, parcel->size, signature);
@@ -110,6 +110,7 @@ static void finish(struct parcel *parcel, const struct http_answer *answer) {
     struct attempt_record record = {.key = parcel->key, .http_status = (int16_t)answer->status, .retry_us = -1};
     record.has_receipt = receipt_verified(parcel, answer, &record.receipt);
     record.outcome = judge_answer(answer, record.has_receipt);
+    parcel->answered = answer->end == HTTP_ANSWERED;
     crash_point("answered");
     metrics_attempt(&c->metrics, parcel->key.route, record.outcome,
                     (double)(clock_monotonic_us() - parcel->began_us) / 1e6);
@@ -147,7 +148,8 @@ static void on_answered(void *context, const struct http_answer *answer) {
 static void on_closed(void *context) {
     struct parcel *parcel = context;
     struct coordinator *c = parcel->coordinator;
-    endpoint_note(parcel->endpoint, (double)(clock_monotonic_us() - parcel->began_us) / 1e6, coordinator_time(c));
+    endpoint_note(parcel->endpoint, (double)(clock_monotonic_us() - parcel->began_us) / 1e6, coordinator_time(c),
+                  parcel->answered);
     endpoint_give_back(&c->nodes, parcel->endpoint);
     parcel_free(parcel);
 }

@@ -17,6 +17,9 @@ static const double PATIENCE_S = 0.005;
 static const size_t BATCH_LIMIT = 512;
 static const unsigned RESTART_AFTER = 8; /* failed batches in a row */
 static const int64_t TOLD_QUIET_US = 30000000;
+/* A batch without an answer for so long, while the heartbeat is answered: its session hangs, behind a pooler or in the
+ * server, and its rounds with it. */
+static const double SILENCE_MAX_S = 20.;
 
 void *lane_memory(void *pointer, size_t size) {
     void *memory = realloc(pointer, size);
@@ -175,6 +178,17 @@ void lane_turn(struct lane *lane) {
         /* Half a batch may be queued: only a new connection knows where it stands. All of it is asked again. */
         log_event(LOG_WARN, "batch_not_sent", "");
         db_session_restart(lane->session, "a batch could not be sent", NULL);
+    }
+}
+
+void lane_check(struct lane *lane) {
+    static const char WHY[] = "no answer to a batch within 20 s, though the heartbeat is answered";
+    if (lane->batch.under_way && db_session_ready(lane->session) &&
+        coordinator_time(lane->coordinator) - lane->batch.began > SILENCE_MAX_S) {
+        if (told_news(&lane->told, WHY, TOLD_QUIET_US)) {
+            log_event(LOG_WARN, "batch_failed", "error=\"%s\"", WHY);
+        }
+        db_session_restart(lane->session, WHY, NULL);
     }
 }
 

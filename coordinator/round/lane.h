@@ -100,11 +100,15 @@ void lane_forget_round(struct lane *lane, struct round *round);
 /* Starts the next batch if none is under way and there is something to do. */
 void lane_turn(struct lane *lane);
 
+/* Begins the session anew if its batch has had no answer for long. To be called when the heartbeat was answered: then
+ * the database is there, and neither a hanging commit nor a lost network is the reason. */
+void lane_check(struct lane *lane);
+
 /* True when nothing is under way or waiting. */
 bool lane_idle(const struct lane *lane);
 
 /* Used by lane_batch.c and lane_answer.c. */
-bool lane_build(struct lane *lane) MUST_CHECK; /* fills `batch` and sends it; false: nothing to do, or not connected */
+bool lane_build(struct lane *lane) MUST_CHECK; /* fills `batch` and sends it; false: half of it may be sent */
 void lane_answer(struct lane *lane);           /* applies the answers of a committed first transaction */
 void lane_answer_loads(struct lane *lane);     /* applies the envelopes that were read */
 void lane_answer_nodes(struct lane *lane);

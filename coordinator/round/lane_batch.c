@@ -122,8 +122,8 @@ static bool add_releases(struct lane *lane, size_t *room) {
     }
     *room -= 1;
     add_step(lane, LANE_RELEASE);
-    return worker_send_release(lane->session, &lane->scratch, c->instance, lane->batch.releases,
-                               lane->batch.release_count);
+    return worker_send_release(lane->session, &lane->scratch, c->instance, coordinator_time(c) >= lane->quiet_until,
+                               lane->batch.releases, lane->batch.release_count);
 }
 
 static bool add_claim(struct lane *lane, size_t room) {
@@ -145,9 +145,7 @@ static bool add_claim(struct lane *lane, size_t room) {
     int32_t *busy = lane_memory(NULL, (versions + 1) * sizeof *busy);
     int32_t most = node_book_room(&c->nodes, coordinator_time(c), hasty ? CLAIM_HASTY_MAX : CLAIM_MAX, busy, versions,
                                   &busy_count);
-    unsigned worth =
-        c->settings.slots_per_endpoint / 8 < CLAIM_MAX / 2 ? c->settings.slots_per_endpoint / 8 : CLAIM_MAX / 2;
-    if (most == 0 || (!hasty && (unsigned)most < worth)) {
+    if (most == 0 || (!hasty && most < node_book_worth(&c->nodes, CLAIM_MAX / 2))) {
         free(busy);
         return true; /* not worth a claim: more slots are about to become free */
     }

@@ -10,8 +10,8 @@
 #include "round/round.h"
 
 /* An endpoint is quick while its slots come back within this time, or about as soon as those of the quickest one: where
- * all are busy, as in a flood, each holds its slots for longer, and no claim need pass any of them by. But never where
- * slots are held for as long as by a node that is dark. */
+ * all are busy, as in a flood, each holds its slots for longer, and no claim need pass any of them by. Slots that come
+ * back without an answer say nothing: a dark node's do so as soon as its time-out is over. */
 static const double QUICK_S = 0.05, QUICK_RATIO = 4., QUICK_MAX_S = 0.5;
 
 const struct node *node_find(struct node_book *book, int32_t version) {
@@ -47,19 +47,22 @@ static bool node_known(const struct node_book *book, const struct node *node) {
     return other != NULL;
 }
 
-/* A node's key, or the secret whose id stands in its place. One that is missing is told once a version; its requests
- * fail, without being sent, until someone starts who has it. */
-static bool take_key(const struct node_book *book, struct node *node, const char *receipt_key) {
+/* A node's key, or the secret whose id stands in its place. What is wrong with it is told once a version; requests to
+ * it fail without being sent. */
+static void take_key(const struct node_book *book, struct node *node, const char *receipt_key) {
     node->symmetric = secret_id_valid(receipt_key);
-    if (!node->symmetric) {
-        return public_key_parse(receipt_key, &node->receipt_key, NULL);
+    if (node->symmetric) {
+        node->secret = secret_set_find(book->secrets, node->node_id, receipt_key);
+        node->obstacle = node->secret == NULL ? "the secret of the node is missing" : NULL;
+    } else if (!public_key_parse(receipt_key, &node->receipt_key, NULL)) {
+        node->obstacle = "the key of the node is no Ed25519 key: no receipt could count";
     }
-    node->secret = secret_set_find(book->secrets, node->node_id, receipt_key);
-    if (node->secret == NULL) {
-        log_event(LOG_WARN, "secret_missing", "node=%d whid=%s hint=\"start it with --node-secrets FILE that has it\"",
-                  node->node_id, receipt_key);
+    if (node->obstacle != NULL) {
+        log_event(LOG_WARN, node->symmetric ? "secret_missing" : "key_unusable", "node=%d key=%s hint=\"%s\"",
+                  node->node_id, receipt_key,
+                  node->symmetric ? "start it with --node-secrets FILE that has it"
+                                  : "add the node again with the key that quorate keygen printed for it");
     }
-    return true;
 }
 
 bool node_add(struct node_book *book, const struct node_version_row *row) {
@@ -76,11 +79,11 @@ bool node_add(struct node_book *book, const struct node_version_row *row) {
     if (row->backup_url != NULL) {
         node->route[ROUTE_BACKUP] = endpoint_for(book, row->backup_url);
     }
-    if (node->route[ROUTE_PRIMARY] == NULL || (row->backup_url != NULL && node->route[ROUTE_BACKUP] == NULL) ||
-        !take_key(book, node, row->receipt_key)) {
+    if (node->route[ROUTE_PRIMARY] == NULL || (row->backup_url != NULL && node->route[ROUTE_BACKUP] == NULL)) {
         free(node);
         return false;
     }
+    take_key(book, node, row->receipt_key);
     if (!node_known(book, node)) {
         node->route[ROUTE_PRIMARY]->nodes++;
     }
@@ -144,25 +147,44 @@ void node_book_pledge(struct node_book *book, unsigned slots) {
     }
 }
 
-void endpoint_note(struct endpoint *endpoint, double held_s, double now) {
+void endpoint_note(struct endpoint *endpoint, double held_s, double now, bool answered) {
     endpoint->hold_s += (held_s - endpoint->hold_s) / 16;
-    endpoint->returned_at = now;
+    if (answered) {
+        endpoint->answered_at = now;
+    }
 }
 
 static unsigned free_slots(const struct endpoint *endpoint) {
     return endpoint->in_flight < endpoint->slots ? endpoint->slots - endpoint->in_flight : 0;
 }
 
-/* How many rounds can have a first attempt there: each may bring one for every node that shares the URL. */
-static unsigned room_at(const struct endpoint *endpoint) {
-    return free_slots(endpoint) / (endpoint->nodes > 1 ? endpoint->nodes : 1);
+/* How many rounds can have a first attempt there with so many free slots: each may bring one for every node that shares
+ * the URL. */
+static unsigned room_with(const struct endpoint *endpoint, unsigned slots) {
+    return slots / (endpoint->nodes > 1 ? endpoint->nodes : 1);
 }
 
-/* How long a quick endpoint holds a slot at most, after those whose slots still come back. */
+/* Where nothing is under way a round can go, even if it takes slots beyond the limit: it would wait for ever. */
+static unsigned room_at(const struct endpoint *endpoint) {
+    unsigned room = room_with(endpoint, free_slots(endpoint));
+    return room == 0 && endpoint->in_flight == 0 ? 1 : room;
+}
+
+int32_t node_book_worth(const struct node_book *book, int32_t most) {
+    unsigned room = book->slots_per_endpoint;
+    for (const struct endpoint *endpoint = book->endpoints; endpoint != NULL; endpoint = endpoint->hh.next) {
+        unsigned idle = room_with(endpoint, endpoint->slots);
+        room = idle < room ? idle : room;
+    }
+    int32_t worth = (int32_t)(room / 8);
+    return worth < most ? worth : most;
+}
+
+/* How long a quick endpoint holds a slot at most, after those that still answer. */
 static double quick_hold(const struct node_book *book, double now) {
     double quickest = QUICK_MAX_S;
     for (const struct endpoint *endpoint = book->endpoints; endpoint != NULL; endpoint = endpoint->hh.next) {
-        if (now - endpoint->returned_at < QUICK_MAX_S && endpoint->hold_s < quickest) {
+        if (now - endpoint->answered_at < QUICK_MAX_S && endpoint->hold_s < quickest) {
             quickest = endpoint->hold_s;
         }
     }
@@ -171,7 +193,7 @@ static double quick_hold(const struct node_book *book, double now) {
 }
 
 static bool is_quick(const struct endpoint *endpoint, double now, double hold_s) {
-    return endpoint->in_flight == 0 || (endpoint->hold_s < hold_s && now - endpoint->returned_at < hold_s);
+    return endpoint->in_flight == 0 || (endpoint->hold_s < hold_s && now - endpoint->answered_at < hold_s);
 }
 
 int32_t node_book_room(const struct node_book *book, double now, int32_t most, int32_t *busy, size_t busy_size,

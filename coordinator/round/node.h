@@ -22,7 +22,7 @@ struct endpoint {
     unsigned slots;     /* how many there are */
     unsigned nodes;     /* different nodes that have it as their primary */
     double hold_s;      /* how long a slot is held, smoothed */
-    double returned_at; /* when the last slot came back, by the loop's clock */
+    double answered_at; /* when it last gave an answer, by the loop's clock */
     struct track *queue;
     char complaint[160]; /* what the log was told last; "" while it acks */
     char url[];
@@ -35,7 +35,8 @@ struct node {
     int node_id;
     bool symmetric;                      /* it shares a secret with us; else it has a key of its own */
     struct public_key receipt_key;       /* unless symmetric */
-    const struct secret *secret;         /* if symmetric; NULL: not among ours, and nothing can be sent */
+    const struct secret *secret;         /* if symmetric */
+    const char *obstacle;                /* why nothing can be sent to it; NULL: nothing stands in the way */
     struct endpoint *route[ROUTE_COUNT]; /* backup: may be NULL */
 };
 
@@ -50,7 +51,7 @@ struct node_book {
 };
 
 const struct node *node_find(struct node_book *book, int32_t version);
-/* False: out of memory, or a key that does not parse (which the database does not let in). */
+/* False: out of memory. A node whose key cannot be used is added with an obstacle. */
 bool node_add(struct node_book *book, const struct node_version_row *row) MUST_CHECK;
 void node_book_free(struct node_book *book);
 
@@ -63,13 +64,17 @@ void endpoint_take(struct endpoint *endpoint);
 void endpoint_give_back(struct node_book *book, struct endpoint *endpoint);
 /* Keeps `slots` of every endpoint for a claim, or (0) lets go of them again. */
 void node_book_pledge(struct node_book *book, unsigned slots);
-/* Notes that a request held its slot for `held_s` seconds, up to now. */
-void endpoint_note(struct endpoint *endpoint, double held_s, double now);
+/* Notes that a request held its slot for `held_s` seconds, up to now, and whether the node answered. */
+void endpoint_note(struct endpoint *endpoint, double held_s, double now, bool answered);
 
 /* How many rounds may be claimed such that a first attempt to each node has a slot: between 0 and `most`. Only
  * endpoints that are quick to give slots back hold a claim up. `busy` (room for `busy_size`) receives the node versions
  * whose primary endpoint is slow or dark and has too few slots: their deliveries wait in its queue. */
 int32_t node_book_room(const struct node_book *book, double now, int32_t most, int32_t *busy, size_t busy_size,
                        size_t *busy_count);
+
+/* From how many rounds on a claim is worth its while, when more slots are about to become free: an eighth of what there
+ * is room for when nothing is under way, `most` at most. */
+int32_t node_book_worth(const struct node_book *book, int32_t most);
 
 #endif

@@ -1,10 +1,14 @@
 """What goes wrong between a coordinator's batches and the database: each test is named after the trouble that it makes."""
 
+import os
 import secrets
+import signal
+import socket
 import threading
 
 import pytest
 from harness import behaviours as b
+from harness import wire
 
 PATIENT = {"per_share_timeout": "20 s", "retry_budget": 3, "round_deadline": "60 s"}
 FAILURES = 6
@@ -81,6 +85,80 @@ def test_rounds_are_claimed_however_many_slots_there_are(lab, slots):
     lab.coordinator(options=("--slots", slots))
     rounds = [lab.db.submit(2, nodes) for _ in range(5)]
     assert {lab.db.wait_settled(round_id)["state"] for round_id in rounds} == {"complete"}
+
+
+def closed_port() -> int:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return unused.getsockname()[1]
+
+
+def test_rounds_are_claimed_however_many_nodes_share_a_url(lab):
+    """Few rounds, or less than one, fit the slots of such an endpoint: they are claimed all the same, one after the other."""
+    url, nodes = f"http://127.0.0.1:{closed_port()}/", list(range(1, 13))
+    for node_id in nodes:
+        lab.db.rows("SELECT quorate.add_node(%s, %s, %s)", node_id, url, wire.KeyPair().public_text)
+    lab.coordinator(options=("--slots", "8"))
+    rounds = [lab.db.submit(1, nodes, retry_budget=2, round_deadline="4 s", per_share_timeout="100 ms") for _ in range(3)]
+    for round_id in rounds:
+        assert lab.db.wait_settled(round_id)["state"] == "stalled"
+        assert {a["node_id"] for a in lab.db.attempts(round_id)} == set(nodes)
+
+
+def test_a_node_whose_key_is_no_key_strands_no_round(lab):
+    """The database cannot tell a point of the curve from other bytes: nothing is sent to such a node, and its rounds end as with a dark one."""
+    (good,), bad = lab.some_nodes(1), 2
+    lab.db.rows("SELECT quorate.add_node(%s, %s, %s)", bad, f"http://127.0.0.1:{closed_port()}/", "whpk_" + 43 * "A" + "=")
+    coordinator = lab.coordinator()
+    both, alone = lab.db.submit(1, [good, bad]), lab.db.submit(1, [bad], round_deadline="4 s")
+    assert lab.db.wait_settled(both)["quorum_nodes"] == [good.node_id]
+    assert lab.db.wait_settled(alone)["state"] == "stalled"
+    assert {a["outcome"] for a in lab.db.attempts(alone)} == {"connect_error"}
+    assert len([line for line in coordinator.lines if "event=key_unusable" in line and "node=2" in line]) == 1
+    assert not [line for line in coordinator.lines if "level=error" in line]
+
+
+def test_a_receipt_that_comes_while_a_coordinator_goes_and_the_notification_queue_is_full(lab):
+    """Rounds are given back without notifications then, and no ack is rolled back with them."""
+    answer_now = threading.Event()
+    slow, waiting = lab.some_nodes(2)
+    slow.plan(then=b.after(answer_now))
+    fill_notification_queue(lab, "release")
+    coordinator = lab.coordinator()
+    acked = lab.db.submit(1, [slow], **PATIENT)
+    slow.primary.wait_requests(1)
+    idle = lab.db.open(1, node_ids=[waiting.node_id], **PATIENT)["round_id"]
+    lab.db.wait("both are claimed", lambda: all(row["coordinator"] for row in lab.db.rounds()))
+    coordinator.tell_to_stop()
+    lab.db.wait("release was refused", lambda: lab.db.one("SELECT is_called FROM public.refused_release"))
+    lab.db.wait("the idle one is given back", lambda: lab.db.round(idle)["coordinator"] is None)
+    answer_now.set()
+    assert coordinator.stop() == 0
+    assert lab.db.round(acked)["state"] == "complete" and list(lab.db.acks(acked)) == [slow.node_id]
+    assert not [line for line in coordinator.lines if "drain_incomplete" in line]
+
+
+def test_sessions_that_hang_while_the_heartbeat_is_answered(lab):
+    """Nobody fences a coordinator that beats: it notices by itself that its batches get no answer, and begins their sessions anew."""
+    node = lab.node()
+    coordinator = lab.coordinator()
+    first = lab.db.submit(1, [node])
+    lab.db.wait_settled(first)
+    lanes = [row["pid"] for row in lab.db.rows("""
+        SELECT s.pid FROM pg_stat_activity s
+         WHERE s.datname = current_database() AND s.application_name LIKE 'quorate %%' AND s.application_name NOT LIKE '%% ring'
+           AND NOT EXISTS (SELECT FROM pg_locks l WHERE l.pid = s.pid AND l.locktype = 'advisory' AND l.classid = quorate_store.life_class())""")]
+    assert len(lanes) == 2
+    for pid in lanes:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        hung = lab.db.submit(1, [node], per_share_timeout="1 s", round_deadline="60 s")
+        assert lab.db.wait_settled(hung, timeout=45)["state"] == "complete"
+    finally:
+        for pid in lanes:
+            os.kill(pid, signal.SIGCONT)
+    assert [line for line in coordinator.lines if "event=batch_failed" in line and "though the heartbeat is answered" in line]
+    assert lab.db.one("SELECT count(*) FROM quorate.coordinators") == 1
 
 
 def test_attempts_never_exceed_the_slots_of_an_endpoint(lab):

@@ -90,7 +90,7 @@ def test_a_missing_secret_is_told_once_and_sends_nothing(lab, others):
     assert {a["outcome"] for a in lab.db.attempts(round_id, 2) if a["finished_at"]} == {"connect_error"}
     first.stop()
     told = [line for line in first.lines if "event=secret_missing" in line]
-    assert len(told) == 1 and "node=2" in told[0] and f"whid={key.public_text}" in told[0]
+    assert len(told) == 1 and "node=2" in told[0] and f"key={key.public_text}" in told[0]
     lab.coordinator()
     row = lab.db.wait_settled(round_id)
     assert row["state"] == "complete" and len(nodes[1].requests) == 1

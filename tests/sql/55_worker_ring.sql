@@ -49,10 +49,10 @@ SELECT pg_temp.submit('s', 1, '{1,2}') \g /dev/null
 SELECT pg_temp.claim_all(:goes) \gset
 SELECT pg_temp.record(:goes, 'r', 1, 'ack') \g /dev/null
 SELECT pg_temp.record(:goes, 'r', 2, 'timeout', p_retry_us => 10000000) \g /dev/null
-SELECT results_eq(format('SELECT * FROM quorate_worker.release(%s, ARRAY[%s, 4711]::bigint[])', :comes, pg_temp.no('r')),
+SELECT results_eq(format('SELECT * FROM quorate_worker.release(%s, true, ARRAY[%s, 4711]::bigint[])', :comes, pg_temp.no('r')),
                   format($$ VALUES (%s::bigint, 'fenced'), (4711, 'fenced') $$, pg_temp.no('r')), 'only the owner gives a round back');
 SELECT is(owner, :goes, 'so it keeps it') FROM quorate_store.round WHERE round_no = pg_temp.no('r');
-SELECT results_eq(format('SELECT * FROM quorate_worker.release(%s, ARRAY[%s]::bigint[])', :goes, pg_temp.no('r')), format($$ VALUES (%s::bigint, 'fenced') $$, pg_temp.no('r')),
+SELECT results_eq(format('SELECT * FROM quorate_worker.release(%s, true, ARRAY[%s]::bigint[])', :goes, pg_temp.no('r')), format($$ VALUES (%s::bigint, 'fenced') $$, pg_temp.no('r')),
                   'released: it is not the instance''s any more');
 SELECT results_eq(format('SELECT round_no, owner, news FROM quorate_store.round WHERE round_no = %s', pg_temp.no('r')), format('VALUES (%s::bigint, 0, true)', pg_temp.no('r')), 'nobody''s, and news');
 SELECT is(pg_temp.reserve(:goes, 'r', 2, 2), 'not granted fenced', 'its last owner makes no attempt of it any more');
@@ -64,7 +64,7 @@ SELECT is(pg_temp.reserve(:comes, 'r', 3, 1), 'granted open', 'what was under wa
 SELECT is(resends, 1, 'by the peer') FROM quorate.attempts WHERE round_id = 'r' AND node_id = 3;
 SELECT is(pg_temp.record(:comes, 'r', 3, 'ack'), 'complete', 'and completes it');
 SELECT is(pg_temp.record(:goes, 's', 1, 'ack'), 'complete', 'the other round stays with its owner');
-SELECT is((SELECT count(*)::int FROM quorate_worker.release(NULL, '{}')), 0, 'nothing to release');
+SELECT is((SELECT count(*)::int FROM quorate_worker.release(NULL, true, '{}')), 0, 'nothing to release');
 
 SELECT * FROM finish();
 ROLLBACK;
