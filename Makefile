@@ -103,6 +103,12 @@ demo: ## show the whole of it with a throwaway database, two coordinators and fi
 figures: all ## measure a flood, a lone round and an idle coordinator on this machine
 	@$(PYTHON) bench/figures
 
+bench: ## measure everything side by side into bench/results [REPEATS=5] [SMOKE=1: two minutes, judges the ratios]
+	@scripts/install-deps build bench
+	@$(MAKE) --no-print-directory all bench-programs
+	@$(PYTHON) bench/run $(if $(SMOKE),--smoke) $(if $(REPEATS),--repeats $(REPEATS))
+.PHONY: bench
+
 model: ## search the model of a round exhaustively with spin, and see that every mutant of it is caught
 	@scripts/install-deps model
 	@tests/model/run

@@ -1,0 +1,94 @@
+"""The ground that everything is measured on: one private durable PostgreSQL, nodes, coordinators; a fresh database for each measurement."""
+
+import contextlib
+import pathlib
+import socket
+import tempfile
+import time
+
+from harness.build import BUILD
+from harness.cluster import Cluster
+from harness.processes import READY_TIMEOUT_S, Process, Processes
+
+SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB", "synchronous_commit": "on", "max_connections": 300}
+
+
+class Ground:
+    """Lives as long as one measurement; `cluster` outlives it."""
+
+    def __init__(self, cluster: Cluster, folder: pathlib.Path):
+        self.cluster, self.folder = cluster, folder
+        self.programs = Processes(folder)
+        self.database = cluster.create_database()
+        self.conninfo = cluster.conninfo(self.database)
+        self.holes: list[socket.socket] = []
+
+    def connect(self):
+        return self.cluster.connect(self.database)
+
+    def bench_node(self, node_id: int, *options: str) -> str:
+        """A node that keeps its shares in memory; its URL."""
+        port_file = self.folder / f"node-{node_id}.port"
+        process = self.programs.start(f"node-{node_id}", [
+            str(BUILD / "bench-node"), "--node-id", str(node_id), "--port-file", str(port_file), *options])
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while not (port_file.exists() and port_file.read_text().strip()):
+            assert process.running() and time.monotonic() < deadline, f"{process.name} wrote no port:\n{process.log}"
+            time.sleep(0.005)
+        return f"http://127.0.0.1:{int(port_file.read_text())}/"
+
+    def unsigned_nodes(self, count: int = 3) -> list[str]:
+        return [self.bench_node(node, "--unsigned") for node in range(1, count + 1)]
+
+    def hole(self) -> str:
+        """A dark node: a port that takes connections and never reads from them."""
+        hole = socket.create_server(("127.0.0.1", 0), backlog=4096)
+        self.holes.append(hole)
+        return f"http://127.0.0.1:{hole.getsockname()[1]}/"
+
+    def quorate(self, nodes: int = 3, coordinators: int = 1, custodians: bool = False, dark: tuple[int, ...] = ()) -> list[Process]:
+        """Registers the nodes and starts the coordinators."""
+        key = self.folder / "coordinator.key"
+        public = self.programs.command("keygen", str(key)).stdout.strip()
+        with self.connect() as conn:
+            for node in range(1, nodes + 1):
+                node_key = self.folder / f"node-{node}.key"
+                node_public = self.programs.command("keygen", str(node_key)).stdout.strip()
+                if node in dark:
+                    url = self.hole()
+                elif custodians:
+                    url = self.programs.custodian(node, node_key, public).url
+                else:
+                    url = self.bench_node(node, "--key", str(node_key), "--coordinator-key", public)
+                conn.execute("SELECT quorate.add_node(%s, %s, %s)", (node, url, node_public))
+        return [self.programs.coordinator(self.conninfo, key, name=f"c{number}") for number in range(1, coordinators + 1)]
+
+    def close(self) -> None:
+        """What was measured stands by now: nothing needs to end gently."""
+        for process in self.programs.all:
+            if process.running():
+                process.kill()
+        for hole in self.holes:
+            hole.close()
+        self.cluster.drop_database(self.database)
+
+
+@contextlib.contextmanager
+def ground(cluster: Cluster):
+    with tempfile.TemporaryDirectory(prefix="quorate-bench-") as folder:
+        pathlib.Path(folder).chmod(0o700)
+        here = Ground(cluster, pathlib.Path(folder))
+        try:
+            yield here
+        finally:
+            here.close()
+
+
+@contextlib.contextmanager
+def durable_cluster():
+    with Cluster(durable=True, settings=SETTINGS) as cluster:
+        cluster.create_template()
+        with cluster.connect() as conn:
+            for name in ("fsync", "synchronous_commit"):
+                assert conn.execute(f"SHOW {name}").fetchone()[0] == "on", f"{name} is off: nothing measured here would count"
+        yield cluster
