@@ -80,8 +80,8 @@ def graphile_flood(tuned: bool):
 
 
 def pgboss_flood(here, scale, _):
-    contender, submit = peers.pgboss(here)
-    return {"rounds/s": loads.flood(here, contender, scale.rounds, submit)}
+    with peers.pgboss(here) as (contender, submit):
+        return {"rounds/s": loads.flood(here, contender, scale.rounds, submit)}
 
 
 def router(here, scale, _):

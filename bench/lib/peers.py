@@ -1,5 +1,6 @@
 """Starts the peers: the same job built on public job queues, and in memory; they are installed by peers/install below the build folder."""
 
+import contextlib
 import pathlib
 import subprocess
 
@@ -37,18 +38,24 @@ def graphile(here, tuned: bool = False) -> contenders.Contender:
     return contenders.graphile()
 
 
+@contextlib.contextmanager
 def pgboss(here):
     """The contender, and how it is dealt: its own insert() is its only way in."""
     urls = here.unsigned_nodes()
     _start(here, urls, "pgboss.mjs")
     contender = contenders.Contender("pg-boss", "", "bench_round")
+    with subprocess.Popen(_command("pgboss.mjs", "deal"), env=environment(**_variables(here, urls)), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, text=True, bufsize=1) as dealer:
 
-    def submit(prefix: str, rounds: int) -> None:
-        arguments = [str(number) for number in (rounds, contender.nodes, contender.quorum, contender.envelope)]
-        subprocess.run(_command("pgboss.mjs", "deal", prefix, *arguments), env=environment(**_variables(here, urls)),
-                       stdin=subprocess.DEVNULL, check=True)
+        def submit(prefix: str, rounds: int) -> None:
+            dealer.stdin.write(f"{prefix} {rounds} {contender.nodes} {contender.quorum} {contender.envelope}\n")
+            answer = dealer.stdout.readline()
+            assert answer == "dealt\n", f"the dealer of pg-boss ended or said {answer!r}"
 
-    return contender, submit
+        try:
+            yield contender, submit
+        finally:
+            dealer.kill()
 
 
 def router(here, rounds: int) -> float:

@@ -4,7 +4,7 @@ import { run } from 'graphile-worker';
 import { RECORD, makePool, post, ready } from './common.mjs';
 
 const tuned = process.argv.includes('--tuned');
-const pgPool = makePool(Number(process.env.POOL ?? 32));
+const pgPool = makePool(32);
 const ack = tuned ? { name: 'record_ack', text: RECORD } : { text: RECORD };
 
 const runner = await run({

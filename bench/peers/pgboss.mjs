@@ -1,6 +1,7 @@
-// The same job on pg-boss: a queue of envelopes, worked on in batches of 200. `deal PREFIX ROUNDS NODES QUORUM BYTES`: submits rounds instead, 100 to a
-// commit, since only its own insert() knows its tables.
+// The same job on pg-boss: a queue of envelopes, worked on in batches of 200. `deal`: submits rounds instead, 100 to a commit, since only its
+// own insert() knows its tables; each line of stdin, PREFIX ROUNDS NODES QUORUM BYTES, is answered with a line once all are committed.
 import { randomBytes } from 'node:crypto';
+import { createInterface } from 'node:readline';
 import { PgBoss } from 'pg-boss';
 import { RECORD, makePool, post, ready } from './common.mjs';
 
@@ -33,19 +34,26 @@ async function dealBatch(client, prefix, first, last, nodes, quorum, bytes) {
         for (let node = 1; node <= nodes; node++)
             jobs.push({ data: { round: `${prefix}${i}`, node, envelope: randomBytes(bytes).toString('base64') } });
     await client.query('BEGIN');
-    await client.query('INSERT INTO bench.round (round_id, quorum) SELECT $1 || i, $2 FROM generate_series($3::int, $4::int) i', [prefix, quorum, first, last]);
+    await client.query(
+        'INSERT INTO bench.round (round_id, quorum) SELECT $1 || i, $2 FROM generate_series($3::int, $4::int) i',
+        [prefix, quorum, first, last],
+    );
     await boss.insert(QUEUE, jobs, { db: { executeSql: (text, values) => client.query(text, values) } });
     await client.query('COMMIT');
 }
 
-async function deal([prefix, ...numbers]) {
-    const [rounds, nodes, quorum, bytes] = numbers.map(Number);
+async function deal() {
     await boss.start();
     const client = await pool.connect();
-    for (let first = 1; first <= rounds; first += PER_COMMIT)
-        await dealBatch(client, prefix, first, Math.min(first + PER_COMMIT - 1, rounds), nodes, quorum, bytes);
+    for await (const line of createInterface({ input: process.stdin })) {
+        const [prefix, ...numbers] = line.split(' ');
+        const [rounds, nodes, quorum, bytes] = numbers.map(Number);
+        for (let first = 1; first <= rounds; first += PER_COMMIT)
+            await dealBatch(client, prefix, first, Math.min(first + PER_COMMIT - 1, rounds), nodes, quorum, bytes);
+        console.log('dealt');
+    }
     process.exit(0);
 }
 
-if (process.argv[2] === 'deal') await deal(process.argv.slice(3));
+if (process.argv[2] === 'deal') await deal();
 else await work();
