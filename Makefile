@@ -82,7 +82,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/obj/coordinator/main
 
 check: ## build and run all tests [SAN=1: under sanitizers] [TESTS=pattern: only those]
 	@scripts/install-deps build test
-	@$(MAKE) --no-print-directory all units demo-programs
+	@$(MAKE) --no-print-directory all units demo-programs bench-programs
 	@$(MAKE) --no-print-directory CRASH=1 all
 	@$(PYTHON) tests/run --build $(BUILD) $(if $(TESTS),--only '$(TESTS)')
 

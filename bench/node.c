@@ -65,7 +65,7 @@ static const struct option_spec options[] = {
      .offset = FIELD(coordinator_key)},
     {.name = "unsigned",
      .kind = OPTION_FLAG,
-     .help = "verify nothing, and answer with an empty receipt",
+     .help = "verify nothing, and answer without a receipt",
      .offset = FIELD(is_unsigned)},
     {0},
 };
@@ -130,7 +130,7 @@ static enum verdict judge_unsigned(const struct node *node, struct MHD_Connectio
 static enum MHD_Result finish(struct node *node, struct MHD_Connection *connection, struct request *request) {
     struct envelope_key key;
     unsigned char digest[SHA256_BYTES];
-    char receipt[SIGNATURE_TEXT + 1] = "";
+    char receipt[SIGNATURE_TEXT + 1];
 
     enum verdict verdict =
         node->key ? judge_signed(node, connection, request, &key) : judge_unsigned(node, connection, &key);
@@ -141,12 +141,10 @@ static enum MHD_Result finish(struct node *node, struct MHD_Connection *connecti
     struct MHD_Response *response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     if (!response)
         return MHD_NO;
-    if (verdict == VERDICT_STORED || verdict == VERDICT_HELD) {
-        if (node->key) {
-            struct signature signature;
-            receipt_sign(node->key, &key, digest, &signature);
-            signature_format(&signature, receipt);
-        }
+    if (node->key && (verdict == VERDICT_STORED || verdict == VERDICT_HELD)) {
+        struct signature signature;
+        receipt_sign(node->key, &key, digest, &signature);
+        signature_format(&signature, receipt);
         (void)MHD_add_response_header(response, "quorate-receipt", receipt);
     }
     enum MHD_Result queued = MHD_queue_response(connection, verdict_answer(verdict)->status, response);
@@ -203,6 +201,15 @@ static void on_request_end(void *context, struct MHD_Connection *connection, voi
     *request_context = NULL;
 }
 
+static void drop_shares(struct node *node) {
+    struct share *share, *next;
+    HASH_ITER(hh, node->shares, share, next) {
+        HASH_DEL(node->shares, share);
+        free(share->body);
+        free(share);
+    }
+}
+
 static bool load_keys(const struct settings *settings, struct node *node, struct error *err) {
     node->rules.node_id = (int)settings->node_id;
     if (!wire_start(err))
@@ -252,6 +259,7 @@ int main(int argc, char **argv) {
         (void)serve(&settings, &node, &stop, &err);
     if (err.code != EXIT_DONE)
         (void)fprintf(stderr, "bench-node: %s\n", err.text);
+    drop_shares(&node);
     secret_key_free(node.key);
-    return (int)err.code; /* the shares go with the process */
+    return (int)err.code;
 }
