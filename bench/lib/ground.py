@@ -28,7 +28,7 @@ class Ground:
 
     def bench_node(self, node_id: int, *options: str) -> str:
         """A node that keeps its shares in memory; its URL."""
-        port_file = self.folder / f"node-{node_id}.port"
+        port_file = self.folder / f"node-{node_id}-{len(self.programs.all)}.port"  # a ground may have signing and unsigned nodes
         process = self.programs.start(f"node-{node_id}", [
             str(BUILD / "bench-node"), "--node-id", str(node_id), "--port-file", str(port_file), *options])
         deadline = time.monotonic() + READY_TIMEOUT_S

@@ -1,7 +1,7 @@
 """The loads: a flood, a fixed rate without coordinated omission, and one round at a time; each is timed from submission to wake-up."""
 
+import contextlib
 import select
-import statistics
 import threading
 import time
 
@@ -95,25 +95,24 @@ def fixed_rate(here, contender: Contender, rate: float, seconds: float) -> list[
     return [collector.woken[name] - moment for name, moment in due.items()]
 
 
-def lone(here, contender: Contender, rounds: int) -> tuple[list[float], list[float]]:
-    """One round at a time, and before each a one-row commit: the waits of both."""
-    waits, commits = [], []
-    with here.connect() as dealer, here.connect() as listener:
-        collector = Collector(listener, contender.channel)
+def lone(here, contenders: list[Contender], rounds: int) -> dict[str, list[float]]:
+    """One round at a time of each contender in turn, and before them a one-row commit, so that what else the machine does meets all alike:
+    the waits by contender, and those for the commit."""
+    waits: dict[str, list[float]] = {"commit": [], **{contender.name: [] for contender in contenders}}
+    with contextlib.ExitStack() as stack:
+        dealer = stack.enter_context(here.connect())
+        collectors = [Collector(stack.enter_context(here.connect()), contender.channel) for contender in contenders]
         dealer.execute("CREATE TABLE public.commits (i int)")
         for number in range(1, rounds + 1):
             began = time.monotonic()
             dealer.execute("INSERT INTO public.commits VALUES (1)")
-            commits.append(time.monotonic() - began)
-            began = time.monotonic()
-            contender.submit(dealer, "lone-", number, number)
-            while f"lone-{number}" not in collector.woken:
-                collector.look(LONGEST_WAIT_S)
-            waits.append(collector.woken[f"lone-{number}"] - began)
-            time.sleep(0.005)
-    skipped = rounds // 10  # the first ones warm everything up
-    return waits[skipped:], commits[skipped:]
-
-
-def median(values: list[float]) -> float:
-    return statistics.median(values)
+            waits["commit"].append(time.monotonic() - began)
+            for contender, collector in zip(contenders, collectors):
+                began = time.monotonic()
+                contender.submit(dealer, "lone-", number, number)
+                while f"lone-{number}" not in collector.woken:
+                    collector.look(1)
+                    assert time.monotonic() < began + LONGEST_WAIT_S, f"round {number} of {contender.name} never completed"
+                waits[contender.name].append(collector.woken[f"lone-{number}"] - began)
+                time.sleep(0.005)  # what is left to do after the wake-up is not the next one's burden
+    return {name: values[rounds // 10:] for name, values in waits.items()}  # the first ones warm everything up

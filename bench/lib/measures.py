@@ -58,18 +58,13 @@ def fixed_rate(percent: int):
     return run
 
 
-def lone(start):
-    def run(here, scale, _):
-        waits, commits = loads.lone(here, start(here), scale.lone)
-        (p50, p99), (commit, commit99) = loads.quantiles(waits, 0.5, 0.99), loads.quantiles(commits, 0.5, 0.99)
-        return {"p50 ms": p50 * MS, "p99 ms": p99 * MS, "commit p50 ms": commit * MS, "commit p99 ms": commit99 * MS}
-
-    return run
-
-
-def start_quorate(here) -> contenders.Contender:
+def idle(here, scale, _):
     here.quorate()
-    return contenders.quorate()
+    figures = {}
+    for name, waits in loads.lone(here, [contenders.quorate(), peers.graphile(here)], scale.lone).items():
+        p50, p99 = loads.quantiles(waits, 0.5, 0.99)
+        figures |= {f"{name} p50 ms": p50 * MS, f"{name} p99 ms": p99 * MS}
+    return figures
 
 
 def graphile_flood(tuned: bool):
@@ -107,8 +102,7 @@ ALL = [
     Measurement("graphile-worker flood, as documented", True, graphile_flood(False)),
     Measurement("graphile-worker flood, tuned", True, graphile_flood(True)),
     Measurement("pg-boss flood", True, pgboss_flood),
-    Measurement("quorate idle", True, lone(start_quorate)),
-    Measurement("graphile-worker idle", True, lone(peers.graphile)),
+    Measurement("idle, a round at a time", True, idle),
     *(Measurement(f"quorate at {percent} % of its flood", percent == 50, fixed_rate(percent)) for percent in (10, 25, 50, 75, 90)),
     Measurement("ceiling (a): five commits a round, 16 clients", False, ceiling(False)),
     Measurement("ceiling (b): 64 rounds a transaction, 2 clients", True, ceiling(True)),

@@ -61,6 +61,15 @@ def test_unsigned_bench_node_takes_any_envelope_once(here):
     assert post(url, BODY, {})[0] == 400
 
 
+def test_lone_rounds_alternate_with_a_commit(here):
+    """On one ground with a second node 1: it is not taken for the first."""
+    here.quorate()
+    first, second = here.unsigned_nodes(1) + here.unsigned_nodes(1)
+    assert first != second
+    waits = loads.lone(here, [contenders.quorate()], 20)
+    assert {name: len(values) for name, values in waits.items()} == {"commit": 18, "quorate": 18}
+
+
 def test_flood_of_quorate_is_timed_to_the_last_completion(here):
     here.quorate()
     assert loads.flood(here, contenders.quorate(), 50, warm=10) > 0
