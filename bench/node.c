@@ -116,7 +116,8 @@ static enum verdict judge_signed(const struct node *node, struct MHD_Connection 
         .body = request->body,
         .body_size = request->size,
     };
-    return judge(&node->rules, &judged, clock_wall_us() / 1000000, key);
+    const struct secret *none; /* its rules have no secrets */
+    return judge(&node->rules, &judged, clock_wall_us() / 1000000, key, &none);
 }
 
 static enum verdict judge_unsigned(const struct node *node, struct MHD_Connection *connection,
