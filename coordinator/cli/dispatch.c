@@ -66,7 +66,12 @@ int dispatch(const char *program, const char *summary, const struct command *com
         fprintf(stderr, "%s: a command is missing; `%s --help` lists them\n", program, program);
         return EXIT_USAGE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* `help COMMAND` is `COMMAND --help` */
+        char help[] = "--help";
+        char *turned[] = {argv[0], argv[2], help, NULL};
+        return dispatch(program, summary, commands, 3, turned);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         print_help(program, summary, commands);
         return EXIT_DONE;
     }

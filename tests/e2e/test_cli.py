@@ -41,6 +41,12 @@ def test_list_of_commands(arguments, mentioned):
     assert all(f"\n  {command.split()[0]} " in done.stdout for command in mentioned)
 
 
+def test_help_of_a_command_in_either_order():
+    assert plain("help", "run").stdout == plain("run", "--help").stdout != plain("--help").stdout
+    assert plain("-h").stdout == plain("help").stdout == plain("--help").stdout
+    assert plain("help", "rum").returncode == 2
+
+
 def test_version():
     done = plain("--version")
     assert done.returncode == 0 and re.fullmatch(r"quorate \d+\.\d+\.\d+\n", done.stdout)

@@ -107,12 +107,12 @@ class Reader:
 
     def typed(self, text: str) -> str:
         """The text with ports that are surely free, and without the make that has been run already."""
-        text = re.sub(r"127\.0\.0\.1:810|(?<=\.py 3 )810", lambda m: m[0].replace("810", self.ports), text)
+        text = re.sub(r"127\.0\.0\.1[:/]810|(?<=\.py 3 )810", lambda m: m[0].replace("810", self.ports), text)
         return re.sub(r"^make$", "true", text, flags=re.M).replace("127.0.0.1:9090", "127.0.0.1:0")
 
     def sh(self, block: markdown.Block) -> None:
         self.output = self.shell.run(self.typed(block.text))
-        for what, ports in (("quorate-custodian --node-id", "12"), ("custodian.py", "3")):
+        for what, ports in (("quorate-custodian --node-id", "12"),):
             if what in block.text:
                 for last in ports:  # a reader is slower than a program's start
                     await_port(int(self.ports + last))
