@@ -150,3 +150,39 @@ def test_a_round_whose_row_is_locked_does_not_keep_it_from_stopping(lab):
     lab.db.wait("taken over", lambda: lab.db.round(round_id)["coordinator"] == second.name)
     assert lab.db.one("SELECT quorate.cancel_round(%s, 'enough')", round_id)
     lab.db.wait_all_settled()
+
+
+@pytest.mark.parametrize("peer", ["waiting in the ring", "started afterwards"])
+@pytest.mark.parametrize("again", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_stops_it_at_once_and_loses_nothing_but_time(lab, again, peer):
+    """It does not wait for what is under way: the peer sends that again under its number, and nothing that was acknowledged."""
+    answer_now = threading.Event()
+    quick, busy = lab.node(), lab.node().plan(then=b.after(answer_now))
+    options = LONG if peer == "waiting in the ring" else ("--lease", "1s")
+    first = lab.coordinator(options=options)
+    round_id = lab.db.submit(2, [quick, busy], **{**PATIENT, "per_share_timeout": "60 s"})
+    busy.primary.wait_requests(1)
+    lab.db.wait("the quick one counts", lambda: list(lab.db.acks(round_id)) == [quick.node_id])
+    if peer == "waiting in the ring":
+        second = lab.coordinator(options=options)
+        wait_watched(lab, first.name)
+    first.kill(signal.SIGTERM)
+    first.wait_line(r"\bevent=draining requests=1 rounds=1\b")
+    assert first.running()
+    first.kill(again)
+    assert first.popen.wait(10) == 0  # the answer may take a minute
+    first.wait_line(r"\bevent=stopped left=no\b")
+    assert lab.db.attempt_list(round_id, busy.node_id) == [("primary", 1, None, None)]
+    if peer == "started afterwards":
+        second = lab.coordinator(options=options)
+    busy.primary.wait_requests(2)
+    answer_now.set()
+    row = lab.db.wait_settled(round_id)
+    assert (row["state"], row["acked"], row["coordinator"]) == ("complete", 2, second.name)
+    assert [(a["attempt"], a["outcome"], a["resends"], a["coordinator"]) for a in lab.db.attempts(round_id, busy.node_id)] == [
+        (1, "ack", 1, second.name)]
+    assert [(a["attempt"], a["outcome"], a["resends"], a["coordinator"]) for a in lab.db.attempts(round_id, quick.node_id)] == [
+        (1, "ack", 0, first.name)]
+    assert (len(quick.requests), len(busy.requests)) == (1, 2) and fenced(lab) == [first.name]
+    assert len({request.header("webhook-id") for request in busy.requests}) == 1
+    assert sorted(lab.db.acks(round_id)) == [quick.node_id, busy.node_id]
