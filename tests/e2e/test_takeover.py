@@ -111,6 +111,25 @@ def test_waiting_in_the_ring_does_not_hold_vacuum_back(lab):
         time.sleep(0.1)
 
 
+def test_waiting_in_the_ring_asks_only_a_few_times_a_second(lab):
+    """The waiting is done in the database, where the lock is, and not by asking for it again and again."""
+    with lab.cluster.connect() as admin:
+        admin.execute(f'ALTER DATABASE "{lab.db.name}" SET track_functions = \'pl\'')
+    both = [lab.coordinator(options=LONG) for _ in range(2)]
+    wait_watched(lab, *(c.name for c in both))
+
+    def calls() -> int:  # as of a second ago at most: who is busy reports once a second
+        return lab.db.one("SELECT COALESCE(sum(calls), 0)::int FROM pg_stat_user_functions WHERE schemaname = 'quorate_worker' AND funcname = 'watch'")
+
+    lab.db.wait("counted", calls)
+    before, began = calls(), time.monotonic()
+    time.sleep(3)
+    asked, took = calls() - before, time.monotonic() - began
+    print(asked, took)
+    assert 2 <= asked <= 4 * len(both) * (took + 1), (asked, took)
+    assert fenced(lab) == [] and joins(lab) == {c.name: 1 for c in both}
+
+
 def test_who_is_told_to_stop_hands_over_round_by_round(lab):
     """What waits goes to the peer at once; what is under way is finished here, counts once, and goes then."""
     answer_now = threading.Event()
