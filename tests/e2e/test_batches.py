@@ -152,8 +152,9 @@ def test_sessions_that_hang_while_the_heartbeat_is_answered(lab):
     for pid in lanes:
         os.kill(pid, signal.SIGSTOP)
     try:
-        hung = lab.db.submit(1, [node], per_share_timeout="1 s", round_deadline="60 s")
-        assert lab.db.wait_settled(hung, timeout=45)["state"] == "complete"
+        hung = lab.db.submit(1, [node], per_share_timeout="1 s", round_deadline="2 min")
+        # Twice 20 s where the second session gets a batch only after the first one was begun anew.
+        assert lab.db.wait_settled(hung, timeout=90)["state"] == "complete"
     finally:
         for pid in lanes:
             os.kill(pid, signal.SIGCONT)
