@@ -147,6 +147,7 @@ void lane_clear_batch(struct lane *lane) {
 static void greet(struct lane *lane) {
     const struct coordinator *c = lane->coordinator;
     lane->batch.under_way = true;
+    lane->batch.began = coordinator_time(c);
     lane->batch.steps[lane->batch.step_count++] = LANE_GREET;
     if (!worker_send_is_joined(lane->session, c->instance, c->instance_id) || !db_session_sync(lane->session)) {
         db_session_restart(lane->session, "a batch could not be sent", NULL);
