@@ -45,8 +45,8 @@ static const char *const PRELUDE[] = {
     "SELECT set_config('statement_timeout', '0', true), set_config('lock_timeout', '0', true)"};
 enum { PRELUDE_COUNT = sizeof PRELUDE / sizeof PRELUDE[0] };
 
-/* SETTLING: connected, and SETTINGS are on their way. */
-enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_SETTLING, SESSION_READY };
+/* SETTLING: connected, and SETTINGS are on their way. PREPARING: and now the handler's statements. */
+enum session_state { SESSION_DOWN, SESSION_CONNECTING, SESSION_SETTLING, SESSION_PREPARING, SESSION_READY };
 
 struct db_session {
     struct ev_loop *loop;
@@ -63,6 +63,7 @@ struct db_session {
     double backoff_s;
     unsigned long losses;
     bool direct;      /* no pooler is between */
+    bool prepared;    /* the server knows the handler's statements */
     bool begun;       /* a statement was sent since the last sync */
     int preludes;     /* results still to come of the PRELUDE of the transaction whose results come next */
     bool failed;      /* the transaction whose results are coming */
@@ -128,6 +129,7 @@ static void connection_ready(struct db_session *session) {
     const char *const values[] = {process};
     snprintf(process, sizeof process, "%d", PQbackendPID(session->conn));
     session->state = SESSION_SETTLING; /* the connection's time-out runs on */
+    session->prepared = false;
     bool sent = true;
     for (int i = 0; i < SETTINGS_COUNT; i++) {
         sent = sent && PQsendQueryParams(session->conn, SETTINGS[i], 1, NULL, values, NULL, NULL, 1) == 1;
@@ -139,20 +141,52 @@ static void connection_ready(struct db_session *session) {
     watch(session, EV_READ | EV_WRITE);
 }
 
-/* Takes the answers to SETTINGS; their sync makes the session ready. */
+static void settled(struct db_session *session) {
+    ev_timer_stop(session->loop, &session->timer);
+    session->state = SESSION_READY;
+    session->begun = session->failed = false;
+    session->preludes = session->direct ? 0 : PRELUDE_COUNT;
+    log_event(LOG_DEBUG, "database_session", "session=%s backend=%d direct=%s prepared=%s", session->label,
+              PQbackendPID(session->conn), session->direct ? "yes" : "no", session->prepared ? "yes" : "no");
+    session->handler.ready(session->context);
+}
+
+static void statement_name(size_t i, char name[24]) {
+    snprintf(name, 24, "quorate_%zu", i);
+}
+
+/* Asks the server to prepare the handler's statements; one sync ends their answers. */
+static void prepare(struct db_session *session) {
+    char name[24];
+    bool sent = true;
+    for (size_t i = 0; session->handler.statements[i] != NULL; i++) {
+        statement_name(i, name);
+        sent = sent && PQsendPrepare(session->conn, name, session->handler.statements[i], 0, NULL) == 1;
+    }
+    session->state = SESSION_PREPARING; /* the connection's time-out runs on */
+    session->prepared = true;
+    if (!sent || PQpipelineSync(session->conn) != 1) {
+        connection_lost(session, PQerrorMessage(session->conn)); /* else, drain's caller flushes it */
+    }
+}
+
+/* Takes the answers to SETTINGS, and then those to `prepare`. The last sync makes the session ready. */
 static void settling(struct db_session *session, const PGresult *result) {
-    if (PQresultStatus(result) == PGRES_FATAL_ERROR) {
+    ExecStatusType status = PQresultStatus(result);
+    if (session->state == SESSION_PREPARING) {
+        /* A function may be missing: whoever sends the statement as a text is told so, and again until it is there. */
+        session->prepared = session->prepared && (status == PGRES_COMMAND_OK || status == PGRES_PIPELINE_SYNC);
+        if (status == PGRES_PIPELINE_SYNC) {
+            settled(session);
+        }
+    } else if (status == PGRES_FATAL_ERROR) {
         connection_lost(session, PQresultErrorMessage(result));
-    } else if (PQresultStatus(result) == PGRES_TUPLES_OK) {
+    } else if (status == PGRES_TUPLES_OK) {
         session->direct = PQntuples(result) == 1 && PQgetlength(result, 0, 0) == 1 && *PQgetvalue(result, 0, 0) == 1;
-    } else if (PQresultStatus(result) == PGRES_PIPELINE_SYNC) {
-        ev_timer_stop(session->loop, &session->timer);
-        session->state = SESSION_READY;
-        session->begun = session->failed = false;
-        session->preludes = session->direct ? 0 : PRELUDE_COUNT;
-        log_event(LOG_DEBUG, "database_session", "session=%s backend=%d direct=%s", session->label,
-                  PQbackendPID(session->conn), session->direct ? "yes" : "no");
-        session->handler.ready(session->context);
+    } else if (status == PGRES_PIPELINE_SYNC && session->direct && session->handler.statements != NULL) {
+        prepare(session);
+    } else if (status == PGRES_PIPELINE_SYNC) {
+        settled(session);
     }
 }
 
@@ -170,7 +204,7 @@ static void transaction_ended(struct db_session *session) {
 }
 
 static bool usable(const struct db_session *session) {
-    return session->state == SESSION_SETTLING || session->state == SESSION_READY;
+    return session->state >= SESSION_SETTLING;
 }
 
 /* Gives each address a time-out of its own, as libpq itself does when it may block. */
@@ -229,7 +263,7 @@ static void drain(struct db_session *session) {
                 break;
             }
         }
-        if (session->state == SESSION_SETTLING) {
+        if (session->state != SESSION_READY) {
             settling(session, result);
             PQclear(result);
             continue;
@@ -416,14 +450,22 @@ bool db_session_send(struct db_session *session, const char *sql, const struct d
         return false;
     }
     int formats[DB_PARAMS_MAX];
+    char name[24] = "";
     for (int i = 0; i < p->count; i++) {
         formats[i] = 1;
     }
-    if (!send_prelude(session) ||
-        PQsendQueryParams(session->conn, sql, p->count, p->types, p->values, p->sizes, formats, 1) != 1) {
-        return broken(session);
+    for (size_t i = 0; session->prepared && session->handler.statements[i] != NULL; i++) {
+        if (session->handler.statements[i] == sql) {
+            statement_name(i, name);
+        }
     }
-    return true;
+    bool sent = send_prelude(session);
+    if (name[0] != '\0') {
+        sent = sent && PQsendQueryPrepared(session->conn, name, p->count, p->values, p->sizes, formats, 1) == 1;
+    } else {
+        sent = sent && PQsendQueryParams(session->conn, sql, p->count, p->types, p->values, p->sizes, formats, 1) == 1;
+    }
+    return sent || broken(session);
 }
 
 bool db_session_sync(struct db_session *session) {

@@ -23,6 +23,10 @@ struct db_session_handler {
     /* The next result of the pipeline, PGRES_PIPELINE_SYNC and errors included. True: the callee keeps `result`. */
     bool (*result)(void *context, PGresult *result);
     void (*notified)(void *context, const char *channel, const char *payload); /* may be NULL */
+    /* Ends with NULL; may be NULL itself: what is sent so often that the server shall parse and plan it only once a
+     * connection. db_session_send knows them by their addresses. Behind a pooler, and where one of them cannot be
+     * prepared, all are sent as texts. */
+    const char *const *statements;
 };
 
 /* `conninfo`: as for db_client_open (NULL: environment). `label` names the session in log lines. The first connection

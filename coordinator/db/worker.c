@@ -6,6 +6,15 @@ static const char *const OUTCOMES[] = {"ack",         "timeout", "connect_error"
                                        "bad_receipt", "refused", "in_doubt",      "unsent"};
 static const char *const STATES[] = {"open", "complete", "stalled", "cancelled", "dead_lettered"};
 
+/* What is sent again and again. */
+static const char TICK[] = "SELECT * FROM quorate_worker.tick($1, $2, $3, $4)";
+static const char CLAIM[] = "SELECT * FROM quorate_worker.claim($1, $2, $3, $4)";
+static const char ENVELOPES[] = "SELECT * FROM quorate_worker.envelopes($1, $2)";
+static const char RESERVE[] = "SELECT * FROM quorate_worker.reserve($1, $2, $3, $4, $5)";
+static const char RECORD[] = "SELECT * FROM quorate_worker.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+static const char SETTLE[] = "SELECT * FROM quorate_worker.settle($1, $2, $3)";
+const char *const worker_statements[] = {TICK, CLAIM, ENVELOPES, RESERVE, RECORD, SETTLE, NULL};
+
 const char *route_name(enum route route) {
     return ROUTES[route];
 }
@@ -63,7 +72,7 @@ bool worker_send_tick(struct db_session *session, int32_t instance, bool notify,
     db_param_bool(&params, notify);
     db_param_int4(&params, max);
     db_param_bool(&params, count);
-    return db_session_send(session, "SELECT * FROM quorate_worker.tick($1, $2, $3, $4)", &params);
+    return db_session_send(session, TICK, &params);
 }
 
 bool worker_send_leave(struct db_session *session, int32_t instance, bool notify) {
@@ -115,8 +124,7 @@ bool worker_send_claim(struct db_session *session, struct worker_scratch *scratc
     db_param_int4(&params, instance);
     db_param_int4(&params, max);
     db_param_int4(&params, slots);
-    return add_int4s(&params, &scratch->array[0], busy, busy_count) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.claim($1, $2, $3, $4)", &params);
+    return add_int4s(&params, &scratch->array[0], busy, busy_count) && db_session_send(session, CLAIM, &params);
 }
 
 bool worker_send_owned(struct db_session *session, int32_t instance, int64_t after, int32_t max) {
@@ -138,8 +146,7 @@ bool worker_send_envelopes(struct db_session *session, struct worker_scratch *sc
         db_array_add_int2(nodes, keys[i].node_id);
     }
     return db_param_array(&params, DB_INT8_ARRAY, rounds, NULL) &&
-           db_param_array(&params, DB_INT2_ARRAY, nodes, NULL) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.envelopes($1, $2)", &params);
+           db_param_array(&params, DB_INT2_ARRAY, nodes, NULL) && db_session_send(session, ENVELOPES, &params);
 }
 
 static void start_keys(struct worker_scratch *scratch) {
@@ -171,8 +178,7 @@ bool worker_send_reserve(struct db_session *session, struct worker_scratch *scra
         add_key(scratch, &keys[i]);
     }
     db_param_int4(&params, instance);
-    return finish_keys(&params, scratch) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.reserve($1, $2, $3, $4, $5)", &params);
+    return finish_keys(&params, scratch) && db_session_send(session, RESERVE, &params);
 }
 
 bool worker_send_record(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
@@ -210,9 +216,7 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
     return finish_keys(&params, scratch) && db_param_array(&params, DB_TEXT_ARRAY, outcomes, NULL) &&
            db_param_array(&params, DB_INT2_ARRAY, statuses, NULL) &&
            db_param_array(&params, DB_INT8_ARRAY, retries, NULL) &&
-           db_param_array(&params, DB_BYTEA_ARRAY, receipts, NULL) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
-                           &params);
+           db_param_array(&params, DB_BYTEA_ARRAY, receipts, NULL) && db_session_send(session, RECORD, &params);
 }
 
 bool worker_send_escalate(struct db_session *session, struct worker_scratch *scratch, int32_t instance,
@@ -237,6 +241,5 @@ bool worker_send_settle(struct db_session *session, struct worker_scratch *scrat
     struct db_params params = {0};
     db_param_int4(&params, instance);
     db_param_bool(&params, notify);
-    return add_int8s(&params, &scratch->array[0], round_nos, count) &&
-           db_session_send(session, "SELECT * FROM quorate_worker.settle($1, $2, $3)", &params);
+    return add_int8s(&params, &scratch->array[0], round_nos, count) && db_session_send(session, SETTLE, &params);
 }

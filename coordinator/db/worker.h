@@ -66,6 +66,9 @@ struct worker_scratch {
 };
 void worker_scratch_free(struct worker_scratch *scratch);
 
+/* For a session's handler: those of the statements below that are sent again and again. */
+extern const char *const worker_statements[];
+
 /* Each queues one statement on the session; false: not connected, or out of memory. Which results belong to which call
  * is told by their order. The items are read during the call only. */
 bool worker_send_listen(struct db_session *session) MUST_CHECK;

@@ -279,8 +279,11 @@ static void on_notified(void *context, const char *channel, const char *payload)
 }
 
 bool beat_start(struct beat *beat, struct coordinator *coordinator) {
-    static const struct db_session_handler HANDLER = {
-        .ready = on_ready, .lost = on_lost, .result = on_result, .notified = on_notified};
+    static const struct db_session_handler HANDLER = {.ready = on_ready,
+                                                      .lost = on_lost,
+                                                      .result = on_result,
+                                                      .notified = on_notified,
+                                                      .statements = worker_statements};
     beat->coordinator = coordinator;
     ev_init(&beat->timer, on_timer);
     beat->timer.data = beat;

@@ -361,7 +361,8 @@ static void on_lost(void *context) {
 }
 
 bool lane_start(struct lane *lane, struct coordinator *coordinator, const char *label) {
-    static const struct db_session_handler HANDLER = {.ready = on_ready, .lost = on_lost, .result = on_result};
+    static const struct db_session_handler HANDLER = {
+        .ready = on_ready, .lost = on_lost, .result = on_result, .statements = worker_statements};
     lane->coordinator = coordinator;
     lane->limit = BATCH_LIMIT;
     ev_init(&lane->pause, on_pause_over);
