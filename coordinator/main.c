@@ -9,7 +9,7 @@
 
 static const struct command commands[] = {
     {"migrate", "create or update the schema of a database, or check it", cli_migrate},
-    {"keygen", "draw a key pair for a coordinator or a node", cli_keygen},
+    {"keygen", "draw the keys of a coordinator or a node", cli_keygen},
     {"node", "add, list, enable or disable nodes", cli_node},
     {"open", "open a round", cli_open},
     {"distribute", "store the envelopes of a round", cli_distribute},
@@ -17,6 +17,7 @@ static const struct command commands[] = {
     {"cancel", "cancel an open round", cli_cancel},
     {"status", "show the deployment, or one round with all its attempts and acks", cli_status},
     {"prune", "delete settled rounds that ended long ago", cli_prune},
+    {"unseal", "open a sealed envelope that a node holds", cli_unseal},
     {"run", "run a coordinator", cli_run},
     {NULL, NULL, NULL},
 };

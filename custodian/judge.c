@@ -2,6 +2,7 @@
 #include "judge.h"
 
 #include "base/options.h"
+#include "wire/seal.h"
 
 static const struct verdict_answer answers[VERDICT_COUNT] = {
     [VERDICT_UNDECIDED] = {500, "undecided", "no verdict\n"},
@@ -18,6 +19,9 @@ static const struct verdict_answer answers[VERDICT_COUNT] = {
     [VERDICT_BAD_ID] = {400, "bad_id", "webhook-id must be <deployment>:<round_id>:<node_id>:<nonce>\n"},
     [VERDICT_OTHER_NODE] = {404, "other_node", "another node is meant\n"},
     [VERDICT_EMPTY] = {400, "empty", "an envelope has at least one byte\n"},
+    [VERDICT_UNSEALED] = {422, "unsealed", "this node takes only sealed envelopes\n"},
+    [VERDICT_LOCKED] = {422, "locked", "the envelope is sealed, and does not open with this node's keys\n"},
+    [VERDICT_ELSEWHERE] = {422, "elsewhere", "the envelope was sealed for another deployment, round, node or nonce\n"},
     [VERDICT_OVERLOADED] = {503, "overloaded", "too much under way, try again\n"},
     [VERDICT_STORE_FAILED] = {503, "store_failed", "the store failed, try again\n"},
 };
@@ -38,6 +42,28 @@ static bool is_signed(const struct judge_rules *rules, const struct judge_reques
     return *secret != NULL;
 }
 
+/* What is sealed must open, and be for the round that the request says: else somebody moved it. */
+static enum verdict judge_seal(const struct judge_rules *rules, const struct judge_request *request,
+                               const struct envelope_key *key) {
+    struct opened opened;
+    if (rules->seal_secret_count == 0)
+        return VERDICT_UNDECIDED;
+    switch (seal_open(rules->seal_secrets, rules->seal_secret_count, key, request->body, request->body_size, &opened)) {
+    case SEAL_OPENED:
+        opened_free(&opened);
+        return VERDICT_UNDECIDED;
+    case SEAL_UNSEALED:
+        return rules->require_sealed ? VERDICT_UNSEALED : VERDICT_UNDECIDED;
+    case SEAL_ELSEWHERE:
+        return VERDICT_ELSEWHERE;
+    case SEAL_NO_MEMORY:
+        return VERDICT_OVERLOADED;
+    case SEAL_LOCKED:
+        break;
+    }
+    return VERDICT_LOCKED;
+}
+
 enum verdict judge(const struct judge_rules *rules, const struct judge_request *request, int64_t now_s,
                    struct envelope_key *key, const struct secret **secret) {
     int64_t timestamp;
@@ -51,5 +77,5 @@ enum verdict judge(const struct judge_rules *rules, const struct judge_request *
         return VERDICT_BAD_ID;
     if (key->node_id != rules->node_id)
         return VERDICT_OTHER_NODE;
-    return request->body_size == 0 ? VERDICT_EMPTY : VERDICT_UNDECIDED;
+    return request->body_size == 0 ? VERDICT_EMPTY : judge_seal(rules, request, key);
 }

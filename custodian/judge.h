@@ -3,17 +3,20 @@
 #ifndef CUSTODIAN_JUDGE_H
 #define CUSTODIAN_JUDGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/check.h"
 #include "wire/key.h"
+#include "wire/seal_key.h"
 #include "wire/secret.h"
 #include "wire/webhook.h"
 
 enum {
     COORDINATOR_KEYS_MAX = 8,
-    SECRETS_MAX = 8, /* each costs a pass over the body */
+    SECRETS_MAX = 8,      /* each costs a pass over the body */
+    SEAL_SECRETS_MAX = 8, /* and so does each of these, for what is sealed to none of them */
     TIMESTAMP_SKEW_MAX_S = 300,
     ENVELOPE_BYTES_MAX = 16 * 1024 * 1024,
 };
@@ -31,6 +34,9 @@ enum verdict {
     VERDICT_BAD_ID,
     VERDICT_OTHER_NODE,
     VERDICT_EMPTY,
+    VERDICT_UNSEALED,
+    VERDICT_LOCKED,
+    VERDICT_ELSEWHERE,
     VERDICT_OVERLOADED,
     VERDICT_STORE_FAILED,
     VERDICT_COUNT,
@@ -50,6 +56,9 @@ struct judge_rules {
     struct secret_set *secrets; /* 1..SECRETS_MAX that it shares with the coordinators: only v1 is taken; or NULL */
     struct public_key coordinators[COORDINATOR_KEYS_MAX];
     size_t coordinator_count; /* 1..COORDINATOR_KEYS_MAX, unless there are secrets: only v1a is taken */
+    struct seal_secret *seal_secrets[SEAL_SECRETS_MAX];
+    size_t seal_secret_count; /* 0: sealed envelopes are taken unopened */
+    bool require_sealed;      /* and with secrets only: nothing else is taken */
 };
 
 /* Header values as they came, NULL when absent. */

@@ -141,7 +141,7 @@ static bool run(const struct settings *settings, struct error *err) {
                 serve(settings, key, store, &rules, err);
     store_close(store);
     secret_key_free(key);
-    secret_set_free(rules.secrets);
+    settings_rules_free(&rules);
     return good;
 }
 

@@ -49,6 +49,16 @@ static const struct option_spec options[] = {
          "in place of --key and --coordinator-key: a secret shared with the coordinators (whsec_...), or up to 8 on "
          "a line each while it changes, in a file that only its owner can read; checks requests and signs receipts",
      .offset = FIELD(secret)},
+    {.name = "seal-key",
+     .kind = OPTION_LIST,
+     .argument = "FILE",
+     .help = "a secret key, on one line (qbsk_...), that opens what is sealed to this node; up to 8. A sealed envelope "
+             "that none of them opens, or that is for another round, gets 422",
+     .offset = FIELD(seal_keys)},
+    {.name = "require-sealed",
+     .kind = OPTION_FLAG,
+     .help = "envelopes that are not sealed get 422 as well",
+     .offset = FIELD(require_sealed)},
     {.name = "max-body",
      .kind = OPTION_INT,
      .argument = "BYTES",
@@ -119,6 +129,11 @@ static bool check_keys(const struct settings *settings, struct error *err) {
     if (settings->coordinator_keys.count > COORDINATOR_KEYS_MAX)
         return error_set(err, EXIT_USAGE, "--coordinator-key: given %zu times; at most %d are allowed",
                          settings->coordinator_keys.count, COORDINATOR_KEYS_MAX);
+    if (settings->seal_keys.count > SEAL_SECRETS_MAX)
+        return error_set(err, EXIT_USAGE, "--seal-key: given %zu times; at most %d are allowed",
+                         settings->seal_keys.count, SEAL_SECRETS_MAX);
+    if (settings->require_sealed && settings->seal_keys.count == 0)
+        return error_set(err, EXIT_USAGE, "--require-sealed needs a --seal-key, to see whether envelopes open");
     return true;
 }
 
@@ -154,7 +169,21 @@ static struct secret_set *load_secrets(const char *path, struct error *err) {
     return NULL;
 }
 
+static bool load_seal_keys(const struct settings *settings, struct judge_rules *rules, struct error *err) {
+    rules->require_sealed = settings->require_sealed;
+    for (size_t i = 0; i < settings->seal_keys.count; i++) {
+        struct error cause = {0};
+        rules->seal_secrets[i] = seal_secret_load(settings->seal_keys.values[i], &cause);
+        if (!rules->seal_secrets[i])
+            return error_set(err, cause.code, "--seal-key: %s", cause.text);
+        rules->seal_secret_count++;
+    }
+    return true;
+}
+
 bool settings_rules(const struct settings *settings, struct judge_rules *rules, struct error *err) {
+    if (!load_seal_keys(settings, rules, err))
+        return false;
     rules->node_id = (int)settings->node_id;
     rules->coordinator_count = settings->coordinator_keys.count;
     if (settings->secret)
@@ -168,6 +197,13 @@ bool settings_rules(const struct settings *settings, struct judge_rules *rules, 
     return true;
 }
 
+void settings_rules_free(struct judge_rules *rules) {
+    secret_set_free(rules->secrets);
+    for (size_t i = 0; i < rules->seal_secret_count; i++)
+        seal_secret_free(rules->seal_secrets[i]);
+}
+
 void settings_free(struct settings *settings) {
     option_list_free(&settings->coordinator_keys);
+    option_list_free(&settings->seal_keys);
 }

@@ -58,3 +58,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION quorate_store.url_valid(text) IS
     'True for an http or https URL of at most 2048 printable ASCII characters, with a host and no user, password or fragment.';
+
+CREATE OR REPLACE FUNCTION quorate_store.sealed(p_payload bytea) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT substr(p_payload, 1, 7) = 'qsealed'::bytea $$;
+COMMENT ON FUNCTION quorate_store.sealed(bytea) IS 'True if an envelope says that it is sealed; whether it opens, only its node can tell.';

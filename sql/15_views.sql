@@ -47,13 +47,13 @@ SELECT l.round_id, l.nonce, r.state::text AS state, r.quorum::int AS quorum, car
        r.after_quorum::text AS after_quorum,
        (SELECT count(*)::int FROM quorate_store.ack a WHERE a.round_no = r.round_no AND NOT a.late) AS acked,
        r.quorum_nodes::int[] AS quorum_nodes, r.opened_at, r.escalate_at, r.escalated_at, r.deadline_at, r.fresh_until, r.closed_at,
-       r.collected_at, r.dead_lettered_at, r.settled_at, r.close_reason, c.name AS coordinator
+       r.collected_at, r.dead_lettered_at, r.settled_at, r.close_reason, c.name AS coordinator, r.require_sealed
   FROM quorate_store.round r
   JOIN quorate_store.ledger l ON l.round_no = r.round_no
   LEFT JOIN quorate_store.coordinator c ON c.instance_no = r.owner;
 COMMENT ON VIEW quorate.rounds IS
 'Every round that was not pruned. acked: on-time acks. quorum_nodes: whose acks made the quorum; NULL unless complete or dead_lettered. coordinator: who owned it last.
-Times are the database''s clock.';
+require_sealed: whether distribute refused what is not sealed. Times are the database''s clock.';
 
 CREATE OR REPLACE VIEW quorate.deliveries AS
 SELECT l.round_id, s.node_id::int AS node_id, s.state, s.attempts::int AS attempts, s.last_outcome::text AS last_outcome,
@@ -110,9 +110,10 @@ COMMENT ON VIEW quorate.dead_letters IS
 acked: late ones included.';
 
 CREATE OR REPLACE VIEW quorate.nodes AS
-SELECT n.node_id::int AS node_id, v.url, v.backup_url, v.receipt_key, n.enabled
+SELECT n.node_id::int AS node_id, v.url, v.backup_url, v.receipt_key, n.enabled, v.seal_key
   FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version;
-COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with.';
+COMMENT ON VIEW quorate.nodes IS
+'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.';
 
 CREATE OR REPLACE VIEW quorate.coordinators AS
 SELECT c.name AS coordinator, c.instance_id, c.started_at, c.heartbeat_at,

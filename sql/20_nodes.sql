@@ -1,6 +1,7 @@
 -- Nodes: who can be sent envelopes, where, and whose key signs the receipts.
 
-CREATE OR REPLACE FUNCTION quorate.add_node(node_id int, url text, receipt_key text, backup_url text DEFAULT NULL) RETURNS void
+CREATE OR REPLACE FUNCTION quorate.add_node(node_id int, url text, receipt_key text, backup_url text DEFAULT NULL,
+                                            seal_key text DEFAULT NULL) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 DECLARE
@@ -22,26 +23,31 @@ BEGIN
             'Use whpk_ followed by the base64 of the 32-byte key, as quorate keygen prints it, or whid_ followed by 16 lower-case hex digits, '
             'as quorate keygen --symmetric does.');
     END IF;
+    IF seal_key !~ '^qbox_[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$' THEN
+        PERFORM quorate_store.invalid(format('seal key of node %s is no X25519 public key', node_id),
+            'Use qbox_ followed by the base64 of the 32-byte key, as quorate keygen --public prints it, or NULL for none.');
+    END IF;
     -- One writer a node at a time: the second one then sees the first one's version.
     PERFORM pg_advisory_xact_lock(quorate_store.fence_class(), -node_id);
     SELECT v.version INTO v_version
       FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version
      WHERE n.node_id = add_node.node_id AND v.url = add_node.url AND v.receipt_key = add_node.receipt_key
-       AND v.backup_url IS NOT DISTINCT FROM add_node.backup_url;
+       AND v.backup_url IS NOT DISTINCT FROM add_node.backup_url AND v.seal_key IS NOT DISTINCT FROM add_node.seal_key;
     IF v_version IS NOT NULL THEN
         RETURN;
     END IF;
-    INSERT INTO quorate_store.node_version (node_id, url, backup_url, receipt_key)
-    VALUES (add_node.node_id, add_node.url, add_node.backup_url, add_node.receipt_key)
+    INSERT INTO quorate_store.node_version (node_id, url, backup_url, receipt_key, seal_key)
+    VALUES (add_node.node_id, add_node.url, add_node.backup_url, add_node.receipt_key, add_node.seal_key)
     RETURNING version INTO v_version;
     INSERT INTO quorate_store.node AS n (node_id, current_version) VALUES (add_node.node_id, v_version)
     ON CONFLICT ON CONSTRAINT node_pkey DO UPDATE SET current_version = EXCLUDED.current_version;
 END $$;
-COMMENT ON FUNCTION quorate.add_node(int, text, text, text) IS
-'Adds a node, or gives an existing one (which stays enabled or disabled) these URLs and this key from now on; rounds that are open keep theirs.
+COMMENT ON FUNCTION quorate.add_node(int, text, text, text, text) IS
+'Adds a node, or gives an existing one (which stays enabled or disabled) these URLs and keys from now on; rounds that are open keep theirs.
 node_id: 1..32767. url, backup_url: http or https, at most 2048 characters; backup_url NULL: none.
 receipt_key: the same for both routes: whpk_ and the base64 of the node''s Ed25519 public key; or, for a node that shares a symmetric secret with the coordinators,
 whid_ and the first 16 hex digits of the secret''s SHA-256.
+seal_key: qbox_ and the base64 of the X25519 public key that dealers seal envelopes to; NULL: none, and none is kept from before.
 Errors: QR007. Locks: serialises with other add_node calls for this node until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION quorate.set_node_enabled(node_id int, enabled boolean) RETURNS void

@@ -135,7 +135,8 @@ COMMENT ON FUNCTION quorate_store.enter_ledger(text[], bigint) IS
 
 CREATE OR REPLACE FUNCTION quorate_store.new_rounds(
     p_round_ids text[], p_quorum int, p_node_ids int[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget int,
-    p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
+    p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text,
+    p_require_sealed boolean)
 RETURNS TABLE (round_id text, nonce bigint, opened_at timestamptz, escalate_at timestamptz, deadline_at timestamptz,
                fresh_until timestamptz)
 LANGUAGE plpgsql AS $$
@@ -154,11 +155,14 @@ DECLARE
     v_entered record;
     v_limit int;
 BEGIN
+    IF p_require_sealed IS NULL THEN
+        PERFORM quorate_store.invalid('require_sealed is NULL', 'Use true or false, or leave it out.');
+    END IF;
     v_entered := quorate_store.enter_ledger(p_round_ids, p_nonce);
     SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d
-     WHERE EXISTS (SELECT FROM unnest(p_payloads) AS u WHERE octet_length(u) NOT BETWEEN 1 AND d.max_envelope_bytes);
+     WHERE p_require_sealed OR EXISTS (SELECT FROM unnest(p_payloads) AS u WHERE octet_length(u) NOT BETWEEN 1 AND d.max_envelope_bytes);
     IF FOUND THEN
-        PERFORM quorate_store.refuse_sizes(p_round_ids, p_node_ids, p_payloads, v_limit);
+        PERFORM quorate_store.refuse_envelopes(p_round_ids, p_node_ids, p_payloads, v_limit, p_require_sealed);
     END IF;
     RETURN QUERY
     WITH entered AS MATERIALIZED (
@@ -166,9 +170,9 @@ BEGIN
           FROM unnest(v_entered.round_nos, p_round_ids, v_entered.nonces) WITH ORDINALITY AS u (round_no, round_id, nonce, i)),
     opened AS (
         INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
-                                         max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions)
+                                         max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions, require_sealed)
         SELECT n.round_no, v_opened, v_escalate, v_deadline, v_fresh, p_timeout, p_base, p_max, p_after::quorate_store.after_quorum,
-               p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions FROM entered n),
+               p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions, p_require_sealed FROM entered n),
     shares AS MATERIALIZED (
         SELECT n.round_no, p_node_ids[k] AS node_id, p_payloads[(n.i - 1) * cardinality(p_node_ids) + k] AS payload
           FROM entered n CROSS JOIN generate_series(1, cardinality(p_node_ids)) AS k WHERE p_payloads IS NOT NULL),
@@ -179,7 +183,7 @@ BEGIN
         INSERT INTO quorate_store.envelope (round_no, node_id, payload) SELECT s.round_no, s.node_id, s.payload FROM shares s)
     SELECT n.round_id, n.nonce, v_opened, v_escalate, v_deadline, v_fresh FROM entered n ORDER BY n.i;
 END $$;
-COMMENT ON FUNCTION quorate_store.new_rounds(text[], int, int[], bytea[], bigint, interval, int, interval, interval, interval, interval, text) IS
+COMMENT ON FUNCTION quorate_store.new_rounds(text[], int, int[], bytea[], bigint, interval, int, interval, interval, interval, interval, text, boolean) IS
     'What open_round, submit_round and submit_rounds share: checks, the ledger entries, the rounds, and, unless p_payloads is NULL, their envelopes, '
     'round by round in the order of p_node_ids.';
 
@@ -187,21 +191,21 @@ CREATE OR REPLACE FUNCTION quorate.open_round(
     round_id text, quorum int, node_ids int[] DEFAULT NULL, INOUT nonce bigint DEFAULT NULL,
     per_share_timeout interval DEFAULT '2 s', retry_budget int DEFAULT 4, base_backoff interval DEFAULT '50 ms',
     max_backoff interval DEFAULT '1.5 s', round_deadline interval DEFAULT '8 s', freshness interval DEFAULT NULL,
-    after_quorum text DEFAULT 'continue', OUT opened_at timestamptz, OUT escalate_at timestamptz, OUT deadline_at timestamptz,
-    OUT fresh_until timestamptz)
+    after_quorum text DEFAULT 'continue', require_sealed boolean DEFAULT false, OUT opened_at timestamptz, OUT escalate_at timestamptz,
+    OUT deadline_at timestamptz, OUT fresh_until timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 BEGIN
     SELECT n.nonce, n.opened_at, n.escalate_at, n.deadline_at, n.fresh_until INTO nonce, opened_at, escalate_at, deadline_at, fresh_until
       FROM quorate_store.new_rounds(ARRAY[round_id], quorum, node_ids, NULL, nonce, per_share_timeout, retry_budget, base_backoff, max_backoff,
-                                    round_deadline, freshness, after_quorum) n;
+                                    round_deadline, freshness, after_quorum, require_sealed) n;
 END $$;
-COMMENT ON FUNCTION quorate.open_round(text, int, int[], bigint, interval, int, interval, interval, interval, interval, text) IS
+COMMENT ON FUNCTION quorate.open_round(text, int, int[], bigint, interval, int, interval, interval, interval, interval, text, boolean) IS
 'Opens a round and fixes its nonce, quorum, nodes (with their URLs and keys as they are now) and policy for ever.
 round_id: 1..128 of [A-Za-z0-9_-], used once for ever. quorum: 1..number of nodes. node_ids: 1..255 distinct enabled nodes; NULL: every enabled one.
 nonce: > 0, used once for ever; NULL: drawn from a CSPRNG. per_share_timeout: the longest one attempt may take. retry_budget: attempts per route, 1..100.
 base_backoff, max_backoff: the wait between attempts is uniform in [0, backoff], which doubles from base_backoff up to max_backoff (full jitter).
 round_deadline: when the round stalls below quorum. freshness: how long the result may be collected; NULL: for ever.
-after_quorum: continue (deliver to the remaining nodes too) or stop. All durations > 0 and <= 100 years; retry_budget x max_backoff < least(round_deadline, freshness).
+after_quorum: continue (deliver to the remaining nodes too) or stop. require_sealed: take only sealed envelopes. All durations > 0 and <= 100 years; retry_budget x max_backoff < least(round_deadline, freshness).
 Result: one row with the nonce and the times fixed, by the database''s clock at the call.
 Errors: QR005 nonce used, QR006 round id used (checked first), QR007 invalid, QR008 unknown or disabled node.';

@@ -48,7 +48,7 @@ BEGIN
     END IF;
     SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d;
     -- The round's row lock: it cannot end, nor be claimed, between a verdict and this transaction's commit.
-    SELECT r.round_no, r.state, r.deadline_at, r.node_ids, l.nonce INTO v_round
+    SELECT r.round_no, r.state, r.deadline_at, r.node_ids, r.require_sealed, l.nonce INTO v_round
       FROM quorate_store.ledger l JOIN quorate_store.round r ON r.round_no = l.round_no
      WHERE l.round_id = distribute.round_id
        FOR UPDATE OF r;
@@ -64,6 +64,7 @@ BEGIN
             WHEN v_round.nonce <> distribute.nonce THEN 'stale_nonce'
             WHEN node_ids[i] <> ALL (v_round.node_ids) THEN 'unknown_node'
             WHEN octet_length(payloads[i]) NOT BETWEEN 1 AND v_limit THEN 'invalid_payload'
+            WHEN v_round.require_sealed AND NOT quorate_store.sealed(payloads[i]) THEN 'unsealed'
             WHEN v_known = v_digest THEN 'duplicate'
             WHEN v_known IS NOT NULL THEN 'conflict'
             WHEN v_round.state <> 'open' OR clock_timestamp() > v_round.deadline_at THEN 'round_closed'
@@ -88,6 +89,33 @@ END $$;
 COMMENT ON FUNCTION quorate.distribute(text, bigint, int[], bytea[]) IS
 'Stores envelopes of an open round for delivery. nonce: the round''s own. node_ids[i] is sent payloads[i]: 1 byte..16 MiB each, at most 256 MiB in one call.
 Result: one row per envelope in the order given, with the first verdict that matches: unknown_round, stale_nonce, unknown_node, invalid_payload,
-duplicate (the same bytes as before by SHA-256: harmless), conflict, round_closed, accepted. Refusals do not abort the caller''s
-other envelopes; each is a row in quorate.rejections.
+unsealed (by its first bytes, in a round that was opened with require_sealed), duplicate (the same bytes as before by SHA-256: harmless), conflict,
+round_closed, accepted. Refusals do not abort the caller''s other envelopes; each is a row in quorate.rejections.
 Errors: QR007 for NULLs, arrays that do not fit together and too many bytes. Locks: the round''s row, until the transaction ends: commit soon.';
+
+CREATE OR REPLACE FUNCTION quorate.seal_keys(round_id text)
+RETURNS TABLE (node_id int, seal_key text, require_sealed boolean, deployment_id text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT v.node_id::int, v.seal_key, r.require_sealed, p.deployment_id
+      FROM quorate_store.ledger l
+      JOIN quorate_store.round r ON r.round_no = l.round_no
+     CROSS JOIN quorate_store.deployment p
+     CROSS JOIN unnest(r.node_versions) WITH ORDINALITY AS u (version, i)
+      JOIN quorate_store.node_version v ON v.version = u.version
+     WHERE l.round_id = seal_keys.round_id
+     ORDER BY u.i;
+    IF NOT FOUND THEN
+        PERFORM quorate_store.unknown_round(COALESCE(round_id, 'NULL'));
+    END IF;
+END $$;
+COMMENT ON FUNCTION quorate.seal_keys(text) IS
+'What a dealer needs to seal the envelopes of a round: a row per node, ascending, with the key that it had when the round was opened (NULL: none), whether the round
+takes only sealed ones, and the deployment id, which is sealed in. Errors: QR003 unknown round. Locks: none.';
+
+-- Whoever may distribute may ask for the keys.
+INSERT INTO quorate_saved_grants (nspname, proname, grantee, privilege_type, is_grantable)
+SELECT g.nspname, 'seal_keys', g.grantee, g.privilege_type, g.is_grantable
+  FROM quorate_saved_grants g WHERE g.nspname = 'quorate' AND g.proname = 'distribute';

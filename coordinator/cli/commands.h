@@ -13,5 +13,6 @@ int cli_open(int argc, char **argv);
 int cli_prune(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_status(int argc, char **argv);
+int cli_unseal(int argc, char **argv);
 
 #endif

@@ -8,12 +8,13 @@
 #include "cli/output.h"
 #include "db/calls.h"
 #include "wire/key.h"
+#include "wire/seal_key.h"
 #include "wire/secret.h"
 
 struct node {
     struct common_options common;
     const char *id;
-    const char *url, *backup_url, *key;
+    const char *url, *backup_url, *key, *seal_key;
 };
 
 static const struct option_argument id_argument[] = {
@@ -41,12 +42,18 @@ static const struct option_spec add_options[] = {
      .argument = "URL",
      .help = "a second way to the same node, used from half a round's time on (default: none)",
      .offset = offsetof(struct node, backup_url)},
+    {.name = "seal-key",
+     .kind = OPTION_TEXT,
+     .argument = "KEY",
+     .help = "the public key that envelopes are sealed to (qbox_...), as `quorate keygen --public` prints it (default: "
+             "none, they are sent as they are)",
+     .offset = offsetof(struct node, seal_key)},
     COMMON_OPTIONS(struct node),
     {0},
 };
 static const struct command_syntax add_syntax = {
     .name = "quorate node add",
-    .summary = "Adds a node, or replaces the URLs and the key of one that exists.",
+    .summary = "Adds a node, or replaces the URLs and the keys of one that exists.",
     .arguments = id_argument,
     .options = add_options,
     .notes = "Rounds that are open keep the URLs and keys they were opened with.",
@@ -92,6 +99,12 @@ static bool key_check(const char *text, struct error *err) {
                      "(whid_ and 16 lower-case hex digits)");
 }
 
+static bool seal_key_check(const char *text, struct error *err) {
+    struct seal_key key;
+    struct error cause = {0};
+    return !text || seal_key_parse(text, &key, &cause) || error_set(err, cause.code, "--seal-key: %s", cause.text);
+}
+
 static int node_add(int argc, char **argv) {
     struct node node = {0};
     struct error err = {0};
@@ -99,11 +112,12 @@ static int node_add(int argc, char **argv) {
     int code;
     if (!cli_parse(&add_syntax, argc, argv, &node, &code))
         return code;
-    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !key_check(node.key, &err))
+    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !key_check(node.key, &err) ||
+        !seal_key_check(node.seal_key, &err))
         return cli_fail(&add_syntax, &err);
 
     struct db_client *client = db_client_open(node.common.db, &err);
-    bool done = client && db_add_node(client, node_id, node.url, node.key, node.backup_url, &err);
+    bool done = client && db_add_node(client, node_id, node.url, node.key, node.backup_url, node.seal_key, &err);
     db_client_close(client);
     if (!done)
         return cli_fail(&add_syntax, &err);
@@ -124,8 +138,13 @@ static int node_list(int argc, char **argv) {
         return cli_fail(&list_syntax, &err);
 
     static const struct output_column columns[] = {
-        {"NODE", "node_id"},          {"ENABLED", "enabled"},         {"URL", "url"},
-        {"BACKUP URL", "backup_url"}, {"RECEIPT KEY", "receipt_key"}, {NULL, NULL},
+        {"NODE", "node_id"},
+        {"ENABLED", "enabled"},
+        {"URL", "url"},
+        {"BACKUP URL", "backup_url"},
+        {"RECEIPT KEY", "receipt_key"},
+        {"SEAL KEY", "seal_key"},
+        {NULL, NULL},
     };
     if (node.common.json)
         output_json(nodes);
@@ -163,7 +182,7 @@ static int node_disable(int argc, char **argv) {
 
 int cli_node(int argc, char **argv) {
     static const struct command commands[] = {
-        {"add", "add a node, or replace its URLs and key", node_add},
+        {"add", "add a node, or replace its URLs and keys", node_add},
         {"list", "list the nodes", node_list},
         {"enable", "let new rounds use a node", node_enable},
         {"disable", "keep a node out of new rounds", node_disable},

@@ -76,6 +76,10 @@ static const struct option_spec options[] = {
      .choices = "continue|stop",
      .help = "whether the other deliveries go on once the quorum is met (default: continue)",
      .offset = REQUEST(after_quorum)},
+    {.name = "require-sealed",
+     .kind = OPTION_FLAG,
+     .help = "take only envelopes that are sealed to their nodes",
+     .offset = REQUEST(require_sealed)},
     COMMON_OPTIONS(struct open),
     {0},
 };

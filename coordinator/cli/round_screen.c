@@ -79,6 +79,8 @@ static void print_round(const json_t *round) {
     line(round, "acked", "% on time; quorum nodes: %", "acked", "quorum_nodes");
     line(round, "policy", "timeout #, % attempts per route, backoff #..#, after quorum: %", "per_share_timeout",
          "retry_budget", "base_backoff", "max_backoff", "after_quorum");
+    if (json_is_true(json_object_get(round, "require_sealed")))
+        output_line("envelopes", "sealed only");
     line(round, "coordinator", "%", "coordinator");
     line(round, "opened", "%", "opened_at");
     if (has(round, "escalated_at"))

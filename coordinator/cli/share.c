@@ -1,4 +1,4 @@
-/* Reads envelopes from files straight into wiped memory: no stdio, whose buffers nobody wipes. */
+/* Reads shares from files straight into wiped memory: no stdio, whose buffers nobody wipes. */
 #include "cli/share.h"
 
 #include <errno.h>
@@ -24,8 +24,7 @@ static bool parse_share(const char *share, int32_t *node_id, const char **path, 
     return cli_node_id("--share", word, node_id, err);
 }
 
-/* Reads at most `room` bytes; what was read, or -1. A pipe is as good as a file. */
-static ssize_t read_all(const char *path, unsigned char *buffer, size_t room) {
+ssize_t share_file_read(const char *path, unsigned char *buffer, size_t room) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return -1;
@@ -42,50 +41,62 @@ static ssize_t read_all(const char *path, unsigned char *buffer, size_t room) {
     return got < 0 ? -1 : (ssize_t)size;
 }
 
-/* `total`: the bytes of all envelopes so far. */
-static bool add_share(const char *share, unsigned char *buffer, bool *seen, size_t *total, struct db_array *node_ids,
-                      struct db_array *payloads, struct error *err) {
-    int32_t node_id;
-    const char *path = NULL;
-    if (!parse_share(share, &node_id, &path, err))
+/* `total`: the bytes of all shares so far. */
+static bool add_share(const char *given, unsigned char *buffer, bool *seen, size_t *total, struct share *share,
+                      struct error *err) {
+    if (!parse_share(given, &share->node_id, &share->path, err))
         return false;
+    int node_id = (int)share->node_id;
     if (seen[node_id])
-        return error_set(err, EXIT_USAGE, "--share: node %d is given twice: give one file for each node", (int)node_id);
+        return error_set(err, EXIT_USAGE, "--share: node %d is given twice: give one file for each node", node_id);
     seen[node_id] = true;
 
-    ssize_t size = read_all(path, buffer, ENVELOPE_MAX_BYTES + 1);
+    ssize_t size = share_file_read(share->path, buffer, ENVELOPE_MAX_BYTES + 1);
     if (size < 0)
-        return error_set(err, EXIT_USAGE, "--share: the file of node %d, %.400s, cannot be read: %s", (int)node_id,
-                         path, strerror(errno));
+        return error_set(err, EXIT_USAGE, "--share: the file of node %d, %.400s, cannot be read: %s", node_id,
+                         share->path, strerror(errno));
     if (size == 0 || size > ENVELOPE_MAX_BYTES)
         return error_set(err, EXIT_USAGE,
-                         "--share: the file of node %d, %.400s, is %s: an envelope is 1 byte to 16 MiB", (int)node_id,
-                         path, size == 0 ? "empty" : "larger than 16 MiB");
-    db_array_add_int4(node_ids, node_id);
-    db_array_add_bytes(payloads, buffer, (size_t)size);
+                         "--share: the file of node %d, %.400s, is %s: an envelope is 1 byte to 16 MiB", node_id,
+                         share->path, size == 0 ? "empty" : "larger than 16 MiB");
     *total += (size_t)size;
     if (*total > ENVELOPES_MAX_BYTES)
         return error_set(err, EXIT_USAGE,
                          "--share: the files are larger than 256 MiB together: distribute them in "
                          "several calls");
+    share->bytes = malloc((size_t)size);
+    if (!share->bytes)
+        return error_set(err, EXIT_UNEXPECTED, "out of memory for the shares");
+    share->size = (size_t)size;
+    memcpy(share->bytes, buffer, share->size);
     return true;
 }
 
-bool shares_read(const struct option_list *shares, struct db_array *node_ids, struct db_array *payloads,
-                 struct error *err) {
-    db_array_start(node_ids, DB_INT4);
-    db_array_start(payloads, DB_BYTEA);
+bool shares_read(const struct option_list *given, struct share_list *shares, struct error *err) {
     unsigned char *buffer = malloc(ENVELOPE_MAX_BYTES + 1);
     bool *seen = calloc(NODE_IDS, sizeof *seen);
+    shares->items = calloc(given->count, sizeof *shares->items);
     size_t total = 0;
-    bool done = buffer && seen;
+    bool done = buffer && seen && shares->items;
     if (!done)
-        error_set(err, EXIT_UNEXPECTED, "out of memory for the envelopes");
-    for (size_t i = 0; done && i < shares->count; i++)
-        done = add_share(shares->values[i], buffer, seen, &total, node_ids, payloads, err);
+        error_set(err, EXIT_UNEXPECTED, "out of memory for the shares");
+    for (size_t i = 0; done && i < given->count; i++) {
+        done = add_share(given->values[i], buffer, seen, &total, &shares->items[i], err);
+        shares->count++;
+    }
     if (buffer)
         sodium_memzero(buffer, ENVELOPE_MAX_BYTES + 1);
     free(buffer);
     free(seen);
     return done;
+}
+
+void shares_free(struct share_list *shares) {
+    for (size_t i = 0; i < shares->count; i++) {
+        if (shares->items[i].bytes)
+            sodium_memzero(shares->items[i].bytes, shares->items[i].size);
+        free(shares->items[i].bytes);
+    }
+    free(shares->items);
+    *shares = (struct share_list){0};
 }

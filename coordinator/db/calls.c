@@ -59,6 +59,8 @@ json_t *db_open_round(struct db_client *client, const struct open_request *reque
         db_param_text(&call.params, request->after_quorum);
         append(&call, ", after_quorum => $%d", call.params.count);
     }
+    if (request->require_sealed)
+        append(&call, ", require_sealed => true");
     append(&call, ") AS o");
     return db_client_json(client, call.sql, &call.params, NULL, err);
 }
@@ -76,6 +78,15 @@ json_t *db_distribute(struct db_client *client, const char *round_id, int64_t no
                           "ORDER BY place), '[]') FROM quorate.distribute($1, $2, $3, $4) "
                           "WITH ORDINALITY AS d (node_id, verdict, place)",
                           &params, NULL, err);
+}
+
+json_t *db_seal_keys(struct db_client *client, const char *round_id, struct error *err) {
+    struct db_params params = {0};
+    db_param_text(&params, round_id);
+    char sqlstate[6] = "";
+    json_t *keys = db_client_json(client, "SELECT json_agg(k ORDER BY node_id) FROM quorate.seal_keys($1) AS k",
+                                  &params, sqlstate, err);
+    return keys || strcmp(sqlstate, "QR003") != 0 ? keys : json_array();
 }
 
 bool db_listen_rounds(struct db_client *client, struct error *err) {
@@ -131,13 +142,14 @@ json_t *db_cancel_round(struct db_client *client, const char *round_id, const ch
 }
 
 bool db_add_node(struct db_client *client, int64_t node_id, const char *url, const char *receipt_key,
-                 const char *backup_url, struct error *err) {
+                 const char *backup_url, const char *seal_key, struct error *err) {
     struct db_params params = {0};
     db_param_int4(&params, (int32_t)node_id);
     db_param_text(&params, url);
     db_param_text(&params, receipt_key);
     db_param_text(&params, backup_url);
-    return db_client_run(client, "SELECT quorate.add_node($1, $2, $3, $4)", &params, NULL, err);
+    db_param_text(&params, seal_key);
+    return db_client_run(client, "SELECT quorate.add_node($1, $2, $3, $4, $5)", &params, NULL, err);
 }
 
 bool db_set_node_enabled(struct db_client *client, int64_t node_id, bool enabled, struct error *err) {
@@ -150,7 +162,7 @@ bool db_set_node_enabled(struct db_client *client, int64_t node_id, bool enabled
 json_t *db_nodes(struct db_client *client, struct error *err) {
     return db_client_json(client,
                           "SELECT coalesce(json_agg(n ORDER BY node_id), '[]') FROM (SELECT node_id, url, backup_url, "
-                          "receipt_key, enabled FROM quorate.nodes) AS n",
+                          "receipt_key, seal_key, enabled FROM quorate.nodes) AS n",
                           NULL, NULL, err);
 }
 
@@ -182,7 +194,7 @@ json_t *db_round_status(struct db_client *client, const char *round_id, struct e
         "'round', (SELECT to_json(r) FROM (SELECT round_id, nonce::text, state, quorum, total_nodes, node_ids, "
         "per_share_timeout, retry_budget, base_backoff, max_backoff, after_quorum, acked, quorum_nodes, opened_at, "
         "escalate_at, escalated_at, deadline_at, fresh_until, closed_at, collected_at, dead_lettered_at, settled_at, "
-        "close_reason, coordinator FROM quorate.rounds WHERE round_id = $1) AS r), "
+        "close_reason, coordinator, require_sealed FROM quorate.rounds WHERE round_id = $1) AS r), "
         "'deliveries', (SELECT coalesce(json_agg(d ORDER BY node_id), '[]') FROM (SELECT node_id, state, attempts, "
         "last_outcome, next_attempt_at, encode(payload_sha256, 'hex') AS payload_sha256, payload_bytes, "
         "payload_erased_at FROM quorate.deliveries WHERE round_id = $1) AS d), "

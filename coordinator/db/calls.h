@@ -23,6 +23,7 @@ struct open_request {
     int64_t nonce;
     int64_t per_share_timeout, retry_budget, base_backoff, max_backoff, round_deadline, freshness;
     const char *after_quorum;
+    bool require_sealed;
 };
 
 /* {round_id, nonce, opened_at, escalate_at, deadline_at, fresh_until} */
@@ -31,6 +32,10 @@ json_t *db_open_round(struct db_client *client, const struct open_request *reque
 /* [{node_id, verdict}] in the order given. `node_ids`: int4[], `payloads`: bytea[] of the same length. */
 json_t *db_distribute(struct db_client *client, const char *round_id, int64_t nonce, struct db_array *node_ids,
                       struct db_array *payloads, struct error *err) MUST_CHECK;
+
+/* [{node_id, seal_key, require_sealed, deployment_id}] of the round's nodes, ascending; seal_key is null for a node
+ * that had none when the round was opened. Empty without such a round. */
+json_t *db_seal_keys(struct db_client *client, const char *round_id, struct error *err) MUST_CHECK;
 
 /* Hears of ended rounds from now on, if the connection is the server's own. Behind a pooler LISTEN would stay with a
  * session that serves others: there, nothing is heard. */
@@ -51,9 +56,9 @@ json_t *db_cancel_round(struct db_client *client, const char *round_id, const ch
                         struct error *err) MUST_CHECK;
 
 bool db_add_node(struct db_client *client, int64_t node_id, const char *url, const char *receipt_key,
-                 const char *backup_url, struct error *err) MUST_CHECK;
+                 const char *backup_url, const char *seal_key, struct error *err) MUST_CHECK;
 bool db_set_node_enabled(struct db_client *client, int64_t node_id, bool enabled, struct error *err) MUST_CHECK;
-/* [{node_id, url, backup_url, receipt_key, enabled}] */
+/* [{node_id, url, backup_url, receipt_key, seal_key, enabled}] */
 json_t *db_nodes(struct db_client *client, struct error *err) MUST_CHECK;
 
 /* {deployment_id, schema_version, coordinators: [...], rounds_by_state: {state: count}, newest_rounds: [...]}, at most

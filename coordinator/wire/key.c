@@ -4,9 +4,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <sodium.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "wire/key_file.h"
 
@@ -27,8 +25,7 @@ bool wire_start(struct error *err) {
     return true;
 }
 
-/* Decodes canonical padded base64 of exactly `size` bytes; `encoded` is room for the check, of size * 4 / 3 + 4. */
-static bool decode_exactly(const char *text, unsigned char *bytes, size_t size, char *encoded, size_t encoded_size) {
+bool base64_decode_exactly(const char *text, unsigned char *bytes, size_t size, char *encoded, size_t encoded_size) {
     size_t decoded = 0;
     if (sodium_base642bin(bytes, size, text, strlen(text), NULL, &decoded, NULL, BASE64) != 0 || decoded != size)
         return false;
@@ -48,7 +45,7 @@ bool public_key_parse(const char *text, struct public_key *key, struct error *er
                          PUBLIC_KEY_TEXT, form);
     struct public_key parsed;
     char encoded[PUBLIC_KEY_TEXT + 1];
-    if (!decode_exactly(text + PREFIX_SIZE, parsed.bytes, sizeof parsed.bytes, encoded, sizeof encoded))
+    if (!base64_decode_exactly(text + PREFIX_SIZE, parsed.bytes, sizeof parsed.bytes, encoded, sizeof encoded))
         return error_set(err, EXIT_USAGE, "the public key \"%s\" is not canonical base64: %s", text, form);
     if (!crypto_core_ed25519_is_valid_point(parsed.bytes))
         return error_set(err, EXIT_USAGE, "the public key \"%s\" is no Ed25519 point of full order", text);
@@ -88,7 +85,7 @@ struct secret_key *secret_key_parse(const char *text, struct error *err) {
     if (key == NULL || encoded == NULL)
         (void)error_set(err, EXIT_UNEXPECTED,
                         "no protected memory for the secret key: raise the limit of locked memory");
-    else if (!decode_exactly(text + PREFIX_SIZE, key->bytes, sizeof key->bytes, encoded, SECRET_KEY_TEXT + 1))
+    else if (!base64_decode_exactly(text + PREFIX_SIZE, key->bytes, sizeof key->bytes, encoded, SECRET_KEY_TEXT + 1))
         (void)error_set(err, EXIT_USAGE, "the secret key is not canonical base64: %s", form);
     else if (!halves_match(key))
         (void)error_set(err, EXIT_USAGE, "the secret key's public half does not belong to its seed: is it damaged?");
@@ -104,30 +101,12 @@ struct secret_key *secret_key_parse(const char *text, struct error *err) {
 }
 
 struct secret_key *secret_key_load(const char *path, struct error *err) {
-    int fd = key_file_open("key file", path, err);
-    if (fd < 0)
-        return NULL;
-    struct secret_key *key = NULL;
-    enum { ROOM = SECRET_KEY_TEXT + 2 }; /* the text, its newline, and one more byte to notice a longer file */
-    char *text = sodium_malloc(ROOM + 1);
-    ssize_t size = text != NULL ? key_file_read(fd, text, ROOM) : 0;
-    if (text == NULL) {
-        (void)error_set(err, EXIT_UNEXPECTED,
-                        "no protected memory for the secret key: raise the limit of locked memory");
-    } else if (size < 0) {
-        (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" cannot be read: %s", path, strerror(errno));
-    } else {
-        if (size > 0 && text[size - 1] == '\n')
-            size--;
-        text[size] = '\0';
-        struct error cause = {0};
-        if (strlen(text) != (size_t)size || strchr(text, '\n') != NULL)
-            (void)error_set(err, EXIT_USAGE, "key file \"%.300s\" holds more than one line of text", path);
-        else if ((key = secret_key_parse(text, &cause)) == NULL)
-            (void)error_set(err, cause.code, "key file \"%.300s\": %s", path, cause.text);
-    }
+    char *text = key_file_line("key file", path, SECRET_KEY_TEXT, err);
+    struct error cause = {0};
+    struct secret_key *key = text != NULL ? secret_key_parse(text, &cause) : NULL;
+    if (text != NULL && key == NULL)
+        (void)error_set(err, cause.code, "key file \"%.300s\": %s", path, cause.text);
     sodium_free(text);
-    close(fd);
     return key;
 }
 

@@ -43,4 +43,8 @@ const unsigned char *secret_key_bytes(const struct secret_key *key); /* 64 bytes
 struct public_key secret_key_public(const struct secret_key *key);
 void secret_key_free(struct secret_key *key); /* NULL is allowed */
 
+/* Decodes canonical padded base64 of exactly `size` bytes; `encoded` is room for the check, of size * 4 / 3 + 4. */
+bool base64_decode_exactly(const char *text, unsigned char *bytes, size_t size, char *encoded,
+                           size_t encoded_size) MUST_CHECK;
+
 #endif

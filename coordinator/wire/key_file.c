@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,6 +50,34 @@ ssize_t key_file_read(int fd, char *buffer, size_t size) {
     return (ssize_t)used;
 }
 
+char *key_file_line(const char *what, const char *path, size_t most, struct error *err) {
+    int fd = key_file_open(what, path, err);
+    if (fd < 0)
+        return NULL;
+    size_t room = most + 2; /* its newline, and one more byte to notice a longer file */
+    char *text = sodium_malloc(room + 1);
+    ssize_t size = text != NULL ? key_file_read(fd, text, room) : 0;
+    bool good = false;
+    if (text == NULL) {
+        (void)error_set(err, EXIT_UNEXPECTED,
+                        "no protected memory for the secret key: raise the limit of locked memory");
+    } else if (size < 0) {
+        (void)error_set(err, EXIT_USAGE, "%s \"%.300s\" cannot be read: %s", what, path, strerror(errno));
+    } else {
+        if (size > 0 && text[size - 1] == '\n')
+            size--;
+        text[size] = '\0';
+        good = (strlen(text) == (size_t)size && strchr(text, '\n') == NULL) ||
+               error_set(err, EXIT_USAGE, "%s \"%.300s\" holds more than one line of text", what, path);
+    }
+    close(fd);
+    if (!good) {
+        sodium_free(text);
+        text = NULL;
+    }
+    return text;
+}
+
 static bool write_fully(int fd, const char *text, size_t size) {
     while (size > 0) {
         ssize_t put = write(fd, text, size);
@@ -62,8 +91,7 @@ static bool write_fully(int fd, const char *text, size_t size) {
     return true;
 }
 
-/* A new file's name lasts only once its directory is on disk as well. */
-static bool sync_directory_of(const char *path) {
+bool key_file_sync_directory(const char *path) {
     char *copy = strdup(path);
     if (copy == NULL)
         return false;
@@ -92,7 +120,7 @@ bool key_file_write(const char *what, const char *path, const char *text, size_t
         good = false;
         cause = errno;
     }
-    if (good && !sync_directory_of(path)) {
+    if (good && !key_file_sync_directory(path)) {
         good = false;
         cause = errno;
     }
