@@ -46,6 +46,7 @@ CREATE TYPE quorate_store.verdict AS ENUM (
     'stale_nonce',
     'unknown_node',
     'invalid_payload',
+    'unsealed',
     'duplicate',
     'conflict',
     'round_closed',
@@ -115,8 +116,10 @@ CREATE TABLE quorate_store.node_version (
     backup_url text,
     receipt_key text NOT NULL,
     created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seal_key text,
     CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
-    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text))
+    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text)),
+    CONSTRAINT node_version_seal_key_check CHECK ((seal_key ~ '^qbox_[A-Za-z0-9+/]{43}=$'::text))
 );
 
 CREATE TABLE quorate_store.round (
@@ -145,7 +148,8 @@ CREATE TABLE quorate_store.round (
     node_versions integer[] NOT NULL,
     claimed_nodes smallint[],
     quorum_nodes smallint[],
-    close_reason text
+    close_reason text,
+    require_sealed boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_insert_scale_factor='0.2');
 
@@ -460,11 +464,12 @@ CREATE VIEW quorate.nodes AS
     v.url,
     v.backup_url,
     v.receipt_key,
-    n.enabled
+    n.enabled,
+    v.seal_key
    FROM (quorate_store.node n
      JOIN quorate_store.node_version v ON ((v.version = n.current_version)));
 
-COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with.';
+COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.';
 
 CREATE TABLE quorate_store.rejection (
     rejection_no bigint NOT NULL,
@@ -514,13 +519,14 @@ CREATE VIEW quorate.rounds AS
     r.dead_lettered_at,
     r.settled_at,
     r.close_reason,
-    c.name AS coordinator
+    c.name AS coordinator,
+    r.require_sealed
    FROM ((quorate_store.round r
      JOIN quorate_store.ledger l ON ((l.round_no = r.round_no)))
      LEFT JOIN quorate_store.coordinator c ON ((c.instance_no = r.owner)));
 
 COMMENT ON VIEW quorate.rounds IS 'Every round that was not pruned. acked: on-time acks. quorum_nodes: whose acks made the quorum; NULL unless complete or dead_lettered. coordinator: who owned it last.
-Times are the database''s clock.';
+require_sealed: whether distribute refused what is not sealed. Times are the database''s clock.';
 
 ALTER TABLE quorate_store.coordinator ALTER COLUMN instance_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME quorate_store.coordinator_instance_no_seq
@@ -802,12 +808,16 @@ CREATE TRIGGER round_kept BEFORE DELETE ON quorate_store.round FOR EACH ROW WHEN
 
 ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_kept;
 
+CREATE TRIGGER round_sealing_fixed BEFORE UPDATE OF require_sealed ON quorate_store.round FOR EACH ROW WHEN ((new.require_sealed <> old.require_sealed)) EXECUTE FUNCTION quorate_store.forbid('whether a round takes only sealed envelopes is fixed when it is opened');
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_sealing_fixed;
+
 ALTER TABLE ONLY quorate_store.node
     ADD CONSTRAINT node_current_version_node_id_fkey FOREIGN KEY (current_version, node_id) REFERENCES quorate_store.node_version(version, node_id);
 
 -- Functions: signature, result, kind and settings, and who may call each.
 --
--- quorate.add_node(node_id integer, url text, receipt_key text, backup_url text DEFAULT NULL::text)
+-- quorate.add_node(node_id integer, url text, receipt_key text, backup_url text DEFAULT NULL::text, seal_key text DEFAULT NULL::text)
 --   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate.cancel_round(round_id text, reason text)
@@ -822,11 +832,14 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate.distribute(round_id text, nonce bigint, node_ids integer[], payloads bytea[])
 --   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
--- quorate.open_round(round_id text, quorum integer, node_ids integer[] DEFAULT NULL::integer[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
+-- quorate.open_round(round_id text, quorum integer, node_ids integer[] DEFAULT NULL::integer[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate.prune_rounds(ended_before timestamp with time zone, max_rounds integer DEFAULT 10000)
 --   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--
+-- quorate.seal_keys(round_id text)
+--   returns TABLE(node_id integer, seal_key text, require_sealed boolean, deployment_id text); stable, security definer, set search_path=pg_catalog, pg_temp
 --
 -- quorate.set_envelope_limit(bytes integer)
 --   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
@@ -837,10 +850,10 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate.settle_round(round_id text)
 --   returns text; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
 --
--- quorate.submit_round(round_id text, quorum integer, node_ids integer[], payloads bytea[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
+-- quorate.submit_round(round_id text, quorum integer, node_ids integer[], payloads bytea[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
--- quorate.submit_rounds(round_ids text[], quorum integer, node_ids integer[], payloads bytea[], per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text)
+-- quorate.submit_rounds(round_ids text[], quorum integer, node_ids integer[], payloads bytea[], per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false)
 --   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
 --
 -- quorate_store.ack_belongs()
@@ -903,7 +916,7 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_store.life_class()
 --   returns integer; immutable
 --
--- quorate_store.new_rounds(p_round_ids text[], p_quorum integer, p_node_ids integer[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text)
+-- quorate_store.new_rounds(p_round_ids text[], p_quorum integer, p_node_ids integer[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, p_require_sealed boolean)
 --   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile
 --
 -- quorate_store.random_nonce()
@@ -912,7 +925,7 @@ ALTER TABLE ONLY quorate_store.node
 -- quorate_store.record_outcomes(p_instance integer, p_now timestamp with time zone, p_which bigint[], p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[])
 --   returns void; volatile
 --
--- quorate_store.refuse_sizes(p_round_ids text[], p_node_ids integer[], p_payloads bytea[], p_limit integer)
+-- quorate_store.refuse_envelopes(p_round_ids text[], p_node_ids integer[], p_payloads bytea[], p_limit integer, p_require_sealed boolean)
 --   returns void; volatile
 --
 -- quorate_store.refuse_used(p_round_ids text[], p_entered text[], p_nonce bigint)
@@ -935,6 +948,9 @@ ALTER TABLE ONLY quorate_store.node
 --
 -- quorate_store.round_work(p_round_nos bigint[])
 --   returns SETOF quorate_store.work; volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
+-- quorate_store.sealed(p_payload bytea)
+--   returns boolean; immutable
 --
 -- quorate_store.take_over(p_instance integer, p_round_nos bigint[], p_busy integer[], p_left boolean)
 --   returns void; volatile

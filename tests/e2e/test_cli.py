@@ -14,7 +14,7 @@ from harness import wire
 from harness.cli import Cli, plain
 
 COMMANDS = ["migrate", "keygen", "node add", "node list", "node enable", "node disable", "open", "distribute", "collect",
-            "cancel", "status", "prune", "run"]
+            "cancel", "status", "prune", "unseal", "run"]
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_keygen(tmp_path):
     assert again.returncode == 5 and again.stdout == "" and again.stderr.count("\n") == 1 and path.read_text() == secret
 
     done = plain("keygen", str(tmp_path / "other"), "--json")
-    assert json.loads(done.stdout).keys() == {"public_key"} and pair.public_text not in done.stdout
+    assert json.loads(done.stdout).keys() == {"public_key", "seal_key"} and pair.public_text not in done.stdout
     assert plain("keygen").returncode == 2
     assert plain("keygen", str(tmp_path / "no" / "where")).returncode not in (0, 5)
 
@@ -200,9 +200,10 @@ def test_node(cli):
     assert cli.json("node", "add", "32767", "--url", "https://b.example/", "--key", key, "--backup-url",
                     "http://c.example/") == {"node_id": 32767}
     assert cli.json("node", "list") == [
-        {"node_id": 7, "url": "http://a.example:81/x", "backup_url": None, "receipt_key": key, "enabled": True},
+        {"node_id": 7, "url": "http://a.example:81/x", "backup_url": None, "receipt_key": key, "seal_key": None,
+         "enabled": True},
         {"node_id": 32767, "url": "https://b.example/", "backup_url": "http://c.example/", "receipt_key": key,
-         "enabled": True}]
+         "seal_key": None, "enabled": True}]
 
     cli("node", "disable", "7")
     cli("node", "add", "7", "--url", "http://d.example/", "--key", other)
@@ -210,8 +211,8 @@ def test_node(cli):
     assert (seven["url"], seven["receipt_key"]) == ("http://d.example/", other)
     cli("node", "enable", "7")
     lines = cli("node", "list").splitlines()
-    assert lines[0].split() == ["NODE", "ENABLED", "URL", "BACKUP", "URL", "RECEIPT", "KEY"]
-    assert lines[1].split() == ["7", "yes", "http://d.example/", "-", other]
+    assert lines[0].split() == ["NODE", "ENABLED", "URL", "BACKUP", "URL", "RECEIPT", "KEY", "SEAL", "KEY"]
+    assert lines[1].split() == ["7", "yes", "http://d.example/", "-", other, "-"]
     assert len({line.index("http") for line in lines[1:]}) == 1  # aligned
 
 

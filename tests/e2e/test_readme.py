@@ -405,13 +405,16 @@ def test_the_protocol_document_has_the_right_vectors(tmp_path):
     text = path.read_text()
     coordinator, node = wire.KeyPair(bytes(range(0x00, 0x20))), wire.KeyPair(bytes(range(0x20, 0x40)))
     secret = wire.Secret(bytes(range(0x40, 0x60)))
+    sealing = wire.SealPair(bytes(range(0x60, 0x80)))
     body = bytes.fromhex("00112233445566778899aabbccddeeff")
     key = wire.EnvelopeKey("demo", "rnd-1", 1, 1001)
     for vector in (coordinator.secret_text, coordinator.public_text, node.secret_text, node.public_text, body.hex(), str(key),
                    coordinator.sign(wire.request_message(str(key), "1700000000", body)),
                    node.sign(wire.receipt_message(key, wire.sha256(body))), secret.secret_text, secret.public_text,
                    secret.sign(wire.request_message(str(key), "1700000000", body)),
-                   secret.sign(wire.receipt_message(key, wire.sha256(body)))):
+                   secret.sign(wire.receipt_message(key, wire.sha256(body))), sealing.secret_text, sealing.public_text):
         assert vector in text, f"{vector} is missing"
+    for envelope in re.findall(r"717365616c6564[0-9a-f\s\"]+", text):
+        assert sealing.unseal(key, bytes.fromhex(re.sub(r"[^0-9a-f]", "", envelope))) == body
     stray = set(re.findall(r"\b(?:v1a,|v1,|whsk_|whpk_|whsec_)[A-Za-z0-9+/=]{40,}", text))
     assert all(base64.b64decode(re.split("[,_]", vector, maxsplit=1)[1]) for vector in stray) and len(stray) == 9

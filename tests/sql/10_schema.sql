@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(46);
+SELECT plan(47);
 
 SELECT has_schema(s, format('schema %s', s)) FROM unnest(ARRAY['quorate', 'quorate_store', 'quorate_worker']) s;
 SELECT has_table('quorate_store', t, format('table %s', t))
@@ -12,7 +12,7 @@ SELECT enum_has_labels('quorate_store', 'round_state', ARRAY['open', 'complete',
 SELECT enum_has_labels('quorate_store', 'outcome',
     ARRAY['ack', 'timeout', 'connect_error', 'http_error', 'bad_receipt', 'refused', 'in_doubt', 'unsent']);
 SELECT enum_has_labels('quorate_store', 'verdict',
-    ARRAY['unknown_round', 'stale_nonce', 'unknown_node', 'invalid_payload', 'duplicate', 'conflict', 'round_closed', 'accepted']);
+    ARRAY['unknown_round', 'stale_nonce', 'unknown_node', 'invalid_payload', 'unsealed', 'duplicate', 'conflict', 'round_closed', 'accepted']);
 
 -- Functions for dealers, collectors and operators: names, order and types of arguments, how many have defaults, and the columns returned.
 
@@ -30,22 +30,23 @@ CREATE FUNCTION pg_temp.timestamps() RETURNS text LANGUAGE sql AS $$
            'deadline_at timestamp with time zone, fresh_until timestamp with time zone' $$;
 CREATE FUNCTION pg_temp.policy() RETURNS text LANGUAGE sql AS $$
     SELECT 'nonce bigint, per_share_timeout interval, retry_budget integer, base_backoff interval, max_backoff interval, '
-           'round_deadline interval, freshness interval, after_quorum text' $$;
+           'round_deadline interval, freshness interval, after_quorum text, require_sealed boolean' $$;
 
 SELECT results_eq(
     format('SELECT arguments, defaults, result FROM pg_temp.functions WHERE schema = ''quorate'' AND name = %L', f.name),
     format('VALUES (%L, %s, %L)', f.arguments, f.defaults, f.result),
     f.name || ': arguments, defaults, result; and no overload')
   FROM (VALUES
-    ('open_round', 'round_id text, quorum integer, node_ids integer[], ' || pg_temp.policy(), 9, pg_temp.timestamps()),
+    ('open_round', 'round_id text, quorum integer, node_ids integer[], ' || pg_temp.policy(), 10, pg_temp.timestamps()),
     ('distribute', 'round_id text, nonce bigint, node_ids integer[], payloads bytea[]', 0, 'node_id integer, verdict text'),
-    ('submit_round', 'round_id text, quorum integer, node_ids integer[], payloads bytea[], ' || pg_temp.policy(), 8, pg_temp.timestamps()),
+    ('submit_round', 'round_id text, quorum integer, node_ids integer[], payloads bytea[], ' || pg_temp.policy(), 9, pg_temp.timestamps()),
+    ('seal_keys', 'round_id text', 0, 'node_id integer, seal_key text, require_sealed boolean, deployment_id text'),
     ('collect', 'round_id text, quorum integer', 1, 'integer[]'),
     ('collected', 'round_id text', 0, 'node_id integer, route text, url text, in_quorum boolean, receipt text'),
     ('settle_round', 'round_id text', 0, 'text'),
     ('cancel_round', 'round_id text, reason text', 0, 'boolean'),
     ('prune_rounds', 'ended_before timestamp with time zone, max_rounds integer', 1, 'bigint'),
-    ('add_node', 'node_id integer, url text, receipt_key text, backup_url text', 1, 'void'),
+    ('add_node', 'node_id integer, url text, receipt_key text, backup_url text, seal_key text', 2, 'void'),
     ('set_node_enabled', 'node_id integer, enabled boolean', 0, 'void')) f (name, arguments, defaults, result);
 
 -- Views for auditors: at least these columns.
@@ -55,13 +56,13 @@ SELECT is_empty(format(
         SELECT column_name::text FROM information_schema.columns WHERE table_schema = 'quorate' AND table_name = %L $q$, v.columns, v.name),
     'view ' || v.name || ' has its columns')
   FROM (VALUES
-    ('rounds', '{round_id,nonce,state,quorum,total_nodes,node_ids,per_share_timeout,retry_budget,base_backoff,max_backoff,after_quorum,acked,quorum_nodes,opened_at,escalate_at,escalated_at,deadline_at,fresh_until,closed_at,collected_at,dead_lettered_at,settled_at,close_reason,coordinator}'),
+    ('rounds', '{round_id,nonce,state,quorum,total_nodes,node_ids,per_share_timeout,retry_budget,base_backoff,max_backoff,after_quorum,acked,quorum_nodes,opened_at,escalate_at,escalated_at,deadline_at,fresh_until,closed_at,collected_at,dead_lettered_at,settled_at,close_reason,coordinator,require_sealed}'),
     ('deliveries', '{round_id,node_id,state,attempts,last_outcome,next_attempt_at,payload_sha256,payload_bytes,payload_erased_at}'),
     ('attempts', '{round_id,node_id,route,attempt,coordinator,reserved_at,finished_at,outcome,http_status,resends}'),
     ('acks', '{round_id,node_id,route,attempt,acked_at,in_quorum,late,receipt,receipt_key,third_party}'),
     ('rejections', '{rejected_at,round_id,node_id,nonce,verdict,rejected_for}'),
     ('dead_letters', '{round_id,reason,closed_at,acked,quorum}'),
-    ('nodes', '{node_id,url,backup_url,receipt_key,enabled}'),
+    ('nodes', '{node_id,url,backup_url,receipt_key,enabled,seal_key}'),
     ('coordinators', '{coordinator,instance_id,started_at,heartbeat_at,alive,open_rounds}'),
     ('deployment', '{deployment_id,schema_version}')) v (name, columns);
 SELECT bag_eq(

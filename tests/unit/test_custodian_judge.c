@@ -165,6 +165,48 @@ static void test_secrets_take_the_place_of_keys(void **state) {
     secret_set_free(shared.secrets);
 }
 
+/* After everything else: with keys to open them, sealed envelopes must open and be for this very place. */
+static void test_sealed_envelopes_are_opened(void **state) {
+    (void)state;
+    struct error err;
+    struct judge_rules opening = rules;
+    opening.seal_secrets[0] = seal_secret_parse("qbsk_YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=", &err);
+    opening.seal_secret_count = 1;
+    assert_non_null(opening.seal_secrets[0]);
+    struct seal_key node = seal_secret_public(opening.seal_secrets[0]), other = {{9}};
+    const struct envelope_key key = {"demo", "rnd-1", 1, 1001}, elsewhere = {"demo", "rnd-2", 1, 1001};
+    unsigned char good[100], moved[100], locked[100];
+    assert_true(seal(&node, &key, "share", 5, good) && seal(&node, &elsewhere, "share", 5, moved) &&
+                seal(&other, &key, "share", 5, locked));
+    const struct {
+        const unsigned char *body;
+        size_t size;
+        enum verdict opened, required;
+    } cases[] = {
+        {good, seal_overhead(&key) + 5, VERDICT_UNDECIDED, VERDICT_UNDECIDED},
+        {moved, seal_overhead(&key) + 5, VERDICT_ELSEWHERE, VERDICT_ELSEWHERE},
+        {locked, seal_overhead(&key) + 5, VERDICT_LOCKED, VERDICT_LOCKED},
+        {good, seal_overhead(&key) + 4, VERDICT_LOCKED, VERDICT_LOCKED},
+        {body, sizeof body, VERDICT_UNDECIDED, VERDICT_UNSEALED},
+        {body, 0, VERDICT_EMPTY, VERDICT_EMPTY},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char signature[SIGNATURE_TEXT + 1];
+        struct envelope_key parsed;
+        const struct secret *secret;
+        webhook_sign(coordinator, "demo:rnd-1:1:1001", VECTOR_TIME, cases[i].body, cases[i].size, signature);
+        const struct judge_request request = {"demo:rnd-1:1:1001", "1700000000", signature, cases[i].body,
+                                              cases[i].size};
+        assert_int_equal(judge(&rules, &request, VECTOR_TIME, &parsed, &secret),
+                         cases[i].size == 0 ? VERDICT_EMPTY : VERDICT_UNDECIDED);
+        opening.require_sealed = false;
+        assert_int_equal(judge(&opening, &request, VECTOR_TIME, &parsed, &secret), cases[i].opened);
+        opening.require_sealed = true;
+        assert_int_equal(judge(&opening, &request, VECTOR_TIME, &parsed, &secret), cases[i].required);
+    }
+    seal_secret_free(opening.seal_secrets[0]);
+}
+
 /* A verdict without a status would be answered with a bare 0. */
 static void test_every_verdict_has_an_answer(void **state) {
     (void)state;
@@ -185,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_timestamps_that_are_no_number),
         cmocka_unit_test(test_what_was_signed_is_judged_in_order),
         cmocka_unit_test(test_secrets_take_the_place_of_keys),
+        cmocka_unit_test(test_sealed_envelopes_are_opened),
         cmocka_unit_test(test_every_verdict_has_an_answer),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

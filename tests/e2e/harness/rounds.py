@@ -15,7 +15,7 @@ POLICY = {"per_share_timeout": "3 s", "retry_budget": 3, "base_backoff": "20 ms"
           "round_deadline": "6 s"}
 TERMINAL = ("complete", "stalled", "cancelled", "dead_lettered")
 FIXED = ("nonce", "quorum", "total_nodes", "node_ids", "per_share_timeout", "retry_budget", "base_backoff", "max_backoff",
-         "after_quorum", "opened_at", "escalate_at", "deadline_at", "fresh_until")
+         "after_quorum", "require_sealed", "opened_at", "escalate_at", "deadline_at", "fresh_until")
 
 
 class Database:
@@ -69,7 +69,7 @@ class Database:
     def _arguments(self, policy: dict) -> tuple[str, list]:
         given = {**POLICY, **policy}
         given = {name: value for name, value in given.items() if value is not None}
-        casts = {"nonce": "bigint", "retry_budget": "int", "after_quorum": "text", "node_ids": "int[]"}
+        casts = {"nonce": "bigint", "retry_budget": "int", "after_quorum": "text", "node_ids": "int[]", "require_sealed": "boolean"}
         text = "".join(f", {name} => %s::{casts.get(name, 'interval')}" for name in given)
         return text, list(given.values())
 

@@ -7,6 +7,7 @@ import hmac
 import re
 import secrets
 
+import nacl.public
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
@@ -57,6 +58,38 @@ class Secret:
 
     def sign(self, message: bytes) -> str:
         return "v1," + base64.b64encode(hmac.digest(self.seed, message, "sha256")).decode()
+
+
+class SealPair:
+    """An X25519 pair that envelopes are sealed to."""
+
+    mark = b"qsealed\x01"
+
+    def __init__(self, seed: bytes | None = None):
+        self.seed = seed or secrets.token_bytes(32)
+        self.private = nacl.public.PrivateKey(self.seed)
+
+    @classmethod
+    def parse(cls, text: str) -> "SealPair":
+        return cls(base64.b64decode(text.strip().removeprefix("qbsk_"), validate=True))
+
+    @property
+    def secret_text(self) -> str:
+        return "qbsk_" + base64.b64encode(self.seed).decode()
+
+    @property
+    def public_text(self) -> str:
+        return "qbox_" + base64.b64encode(bytes(self.private.public_key)).decode()
+
+    def seal(self, key, share: bytes) -> bytes:
+        return self.mark + nacl.public.SealedBox(self.private.public_key).encrypt(self.mark + f"{key}\n".encode() + share)
+
+    def unseal(self, key, envelope: bytes) -> bytes:
+        assert envelope.startswith(self.mark)
+        plain = nacl.public.SealedBox(self.private).decrypt(envelope[len(self.mark):])
+        header = self.mark + f"{key}\n".encode()
+        assert plain.startswith(header), f"{plain[:300]!r} is not for {key}"
+        return plain[len(header):]
 
 
 def verify(public_text: str, signature_text: str, message: bytes) -> bool:
