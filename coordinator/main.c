@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/secrecy.h"
 #include "base/version.h"
 #include "cli/commands.h"
 #include "cli/dispatch.h"
@@ -24,6 +25,7 @@ static const struct command commands[] = {
 
 int main(int argc, char **argv) {
     int code = EXIT_DONE;
+    secrecy_begin(argc, argv);
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         printf("quorate %s\n", QUORATE_VERSION);
     else

@@ -10,6 +10,7 @@
 
 #include "base/listener.h"
 #include "base/log.h"
+#include "base/secrecy.h"
 #include "server.h"
 #include "settings.h"
 #include "store.h"
@@ -129,6 +130,12 @@ static bool serve(const struct settings *settings, const struct secret_key *key,
     return good;
 }
 
+static void tell_unlocked(const struct secret_key *key, const struct secret_set *secrets) {
+    if ((key && !secret_key_locked(key)) || !secret_set_locked(secrets))
+        log_event(LOG_WARN, "keys_not_locked",
+                  "hint=\"they may be written to swap: raise the limit of locked memory (ulimit -l)\"");
+}
+
 static bool run(const struct settings *settings, struct error *err) {
     struct judge_rules rules = {0};
 
@@ -136,9 +143,11 @@ static bool run(const struct settings *settings, struct error *err) {
     struct store *store = NULL;
     bool good = wire_start(err) && settings_rules(settings, &rules, err) &&
                 raise_descriptor_limit(settings->max_connections, err) &&
-                (rules.secrets || (key = secret_key_load(settings->key, err)) != NULL) &&
-                (store = store_open(settings->store, rules.node_id, err)) != NULL &&
-                serve(settings, key, store, &rules, err);
+                (rules.secrets || (key = secret_key_load(settings->key, err)) != NULL);
+    if (good)
+        tell_unlocked(key, rules.secrets);
+    good = good && (store = store_open(settings->store, rules.node_id, err)) != NULL &&
+           serve(settings, key, store, &rules, err);
     store_close(store);
     secret_key_free(key);
     settings_rules_free(&rules);
@@ -149,6 +158,7 @@ int main(int argc, char **argv) {
     struct error err = {EXIT_DONE, ""};
     struct settings settings;
 
+    secrecy_begin(argc, argv);
     set_signals();
     (void)umask(077);
     enum options_result parsed = settings_parse(argc, argv, &settings, &err);

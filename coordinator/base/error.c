@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/redact.h"
+
 bool(error_set)(struct error *err, enum exit_code code, const char *format, ...) {
     if (err == NULL)
         return false;
@@ -21,6 +23,7 @@ bool(error_set)(struct error *err, enum exit_code code, const char *format, ...)
     for (char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             *c = '?';
+    (void)redact(text);
     err->code = code;
     memcpy(err->text, text, sizeof text);
     return false;

@@ -26,8 +26,8 @@ struct error {
     char text[1024];     /* one line, no newline, never an envelope or a key */
 };
 
-/* Fills `err` (may be NULL); the text is cut to fit and control characters become '?'. Always returns false,
- * so that a function can `return error_set(...)`. */
+/* Fills `err` (may be NULL); the text is cut to fit, control characters become '?' and what redact() knows to be
+ * secret becomes stars. Always returns false, so that a function can `return error_set(...)`. */
 bool error_set(struct error *err, enum exit_code code, const char *format, ...) PRINTF_LIKE(3, 4);
 #ifdef __clang_analyzer__ /* it looks at one file at a time and cannot see that this is always false */
 #define error_set(...) (error_set(__VA_ARGS__), false)

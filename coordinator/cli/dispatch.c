@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/redact.h"
 
 enum { NAME_MAX_LENGTH = 32, NEAR = 2 };
 
@@ -50,7 +51,10 @@ static void print_help(const char *program, const char *summary, const struct co
 }
 
 static int unknown_command(const char *program, const struct command *commands, const char *given) {
-    fprintf(stderr, "%s: there is no command \"%.64s\"", program, given);
+    char shown[65];
+    snprintf(shown, sizeof shown, "%s", given);
+    (void)redact(shown);
+    fprintf(stderr, "%s: there is no command \"%s\"", program, shown);
     const char *before = ": did you mean ";
     for (const struct command *command = commands; command->name; command++)
         if (is_near(given, command->name)) {

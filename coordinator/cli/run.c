@@ -10,28 +10,34 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/run_keys.h"
 #include "round/coordinator.h"
 #include "transport/monitor.h"
 
+enum { NAME_MAX_BYTES = 255 };
+
 struct run {
     struct common_options common;
-    const char *key_file, *node_secrets, *name, *metrics, *log_level, *listen_db;
+    struct run_keys keys;
+    const char *name, *metrics, *log_level, *listen_db;
     int64_t lease, slots, max_rounds;
 };
 
 static const struct option_spec options[] = {
     {.name = "key",
-     .kind = OPTION_TEXT,
+     .kind = OPTION_LIST,
      .argument = "FILE",
-     .help = "secret key that signs the requests, as quorate keygen writes it",
-     .offset = offsetof(struct run, key_file),
+     .help =
+         "secret key that signs the requests, as quorate keygen writes it; up to 4 while it changes: each then signs "
+         "every request",
+     .offset = offsetof(struct run, keys.key_files),
      .required = true},
     {.name = "node-secrets",
      .kind = OPTION_TEXT,
      .argument = "FILE",
      .help = "secrets shared with nodes that have no key of their own: a line ID = whsec_... for each, several for a "
              "node while its secret changes; mode 0600",
-     .offset = offsetof(struct run, node_secrets)},
+     .offset = offsetof(struct run, keys.node_secrets_file)},
     {.name = "name",
      .kind = OPTION_TEXT,
      .argument = "NAME",
@@ -91,13 +97,15 @@ static const struct command_syntax syntax = {
     .options = options,
     .notes =
         "Any number of coordinators may share one database. SIGTERM or SIGINT drains: requests under way are awaited, "
-        "the rounds are left to peers, and it exits with 0. A second signal ends it at once, which loses only time.",
+        "the rounds are left to peers, and it exits with 0. A second signal ends it at once, which loses only time. "
+        "SIGHUP reads the files of --key and --node-secrets again; if one of them is wrong, all stays as it was.",
 };
 
 struct daemon {
     struct coordinator coordinator;
     struct monitor *monitor;
-    ev_signal terminate, interrupt;
+    struct run_keys *keys;
+    ev_signal terminate, interrupt, hang_up;
 };
 
 static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events) {
@@ -107,6 +115,22 @@ static void on_signal(struct ev_loop *loop, ev_signal *watcher, int events) {
         ev_break(loop, EVBREAK_ALL);
     }
     coordinator_drain(&d->coordinator);
+}
+
+static void on_hang_up(struct ev_loop *loop, ev_signal *watcher, int events) {
+    (void)loop, (void)events;
+    struct daemon *d = watcher->data;
+    struct secret_set *before;
+    struct error err = {0};
+    char quoted[sizeof err.text * 2];
+    if (!run_keys_read(d->keys, &before, &err)) {
+        log_event(LOG_ERROR, "keys_kept", "reason=%s", log_quote(err.text, quoted, sizeof quoted));
+        return;
+    }
+    coordinator_take_secrets(&d->coordinator, d->keys->node_secrets);
+    secret_set_free(before);
+    log_event(LOG_INFO, "keys_read", "keys=%zu node_secrets=%zu", d->keys->keys.count,
+              d->keys->node_secrets != NULL ? secret_set_count(d->keys->node_secrets) : 0);
 }
 
 static bool is_ready(void *context) {
@@ -133,8 +157,9 @@ static bool monitor_open(struct daemon *d, struct ev_loop *loop, const char *add
     return true;
 }
 
-static void watch_signal(struct ev_loop *loop, ev_signal *watcher, int number, struct daemon *d) {
-    ev_signal_init(watcher, on_signal, number);
+static void watch_signal(struct ev_loop *loop, ev_signal *watcher, int number, struct daemon *d,
+                         void (*handler)(struct ev_loop *, ev_signal *, int)) {
+    ev_signal_init(watcher, handler, number);
     watcher->data = d;
     ev_signal_start(loop, watcher);
 }
@@ -149,8 +174,8 @@ static void raise_descriptor_limit(void) {
 }
 
 /* `left`: whether it said goodbye, so that peers take over at once. */
-static bool run(const struct coordinator_settings *settings, const char *metrics_address, bool *left,
-                struct error *err) {
+static bool run(const struct coordinator_settings *settings, struct run_keys *keys, const char *metrics_address,
+                bool *left, struct error *err) {
     struct daemon *d = calloc(1, sizeof *d);
     struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
     bool good = false;
@@ -160,8 +185,10 @@ static bool run(const struct coordinator_settings *settings, const char *metrics
     }
     (void)signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to sockets whose peer may be gone */
     raise_descriptor_limit();
-    watch_signal(loop, &d->terminate, SIGTERM, d);
-    watch_signal(loop, &d->interrupt, SIGINT, d);
+    watch_signal(loop, &d->terminate, SIGTERM, d, on_signal);
+    watch_signal(loop, &d->interrupt, SIGINT, d, on_signal);
+    d->keys = keys;
+    watch_signal(loop, &d->hang_up, SIGHUP, d, on_hang_up);
     if (monitor_open(d, loop, metrics_address, err) && coordinator_start(&d->coordinator, loop, settings, err)) {
         ev_run(loop, 0);
         good = true;
@@ -177,11 +204,25 @@ done:
     return good;
 }
 
+/* Looks at what the table of options cannot judge. */
+static bool check(const struct run *given, const char *name, struct error *err) {
+    if (strlen(name) > NAME_MAX_BYTES) {
+        return error_set(err, EXIT_USAGE, "--name: %zu characters are too many: use at most %d", strlen(name),
+                         (int)NAME_MAX_BYTES);
+    }
+    json_t *readable = json_string(name); /* NULL unless it is UTF-8 */
+    if (readable == NULL) {
+        return error_set(err, EXIT_USAGE, "--name: it is not UTF-8: use printable characters");
+    }
+    json_decref(readable);
+    return db_conninfo_check(db_conninfo(given->common.db), err) && db_conninfo_check(given->listen_db, err);
+}
+
 int cli_run(int argc, char **argv) {
     struct run given = {.lease = 2000000, .slots = 64, .max_rounds = 200000, .log_level = "info"};
     struct error err = {0};
     enum log_level level;
-    char host[128] = "host", name[256];
+    char host[128] = "host", name[NAME_MAX_BYTES + 1];
     int code;
     if (!cli_parse(&syntax, argc, argv, &given, &code)) {
         return code;
@@ -189,40 +230,27 @@ int cli_run(int argc, char **argv) {
     log_open("quorate", log_level_parse(given.log_level, &level) ? level : LOG_INFO);
     (void)gethostname(host, sizeof host - 1);
     snprintf(name, sizeof name, "%s-%ld", host, (long)getpid());
-    if (given.name != NULL && strlen(given.name) > 255) {
-        error_set(&err, EXIT_USAGE, "--name: %zu characters are too many: use at most 255", strlen(given.name));
-        return cli_fail(&syntax, &err);
+    if (given.name == NULL) {
+        given.name = name;
     }
-    json_t *readable = json_string(given.name != NULL ? given.name : name); /* NULL unless it is UTF-8 */
-    if (readable == NULL) {
-        error_set(&err, EXIT_USAGE, "--name: it is not UTF-8: use printable characters");
-        return cli_fail(&syntax, &err);
-    }
-    json_decref(readable);
-    if (!db_conninfo_check(db_conninfo(given.common.db), &err) || !db_conninfo_check(given.listen_db, &err)) {
-        return cli_fail(&syntax, &err);
-    }
-    struct secret_key *key = wire_start(&err) ? secret_key_load(given.key_file, &err) : NULL;
-    struct secret_set *secrets = NULL;
-    if (key == NULL || (given.node_secrets != NULL &&
-                        (secrets = secret_set_load(given.node_secrets, SECRET_LINES_NODES, &err)) == NULL)) {
-        secret_key_free(key);
-        return cli_fail(&syntax, &err);
-    }
-    const struct coordinator_settings settings = {.conninfo = given.common.db,
-                                                  .listen_conninfo = given.listen_db,
-                                                  .name = given.name != NULL ? given.name : name,
-                                                  .lease_us = given.lease,
-                                                  .slots_per_endpoint = (unsigned)given.slots,
-                                                  .max_rounds = (size_t)given.max_rounds,
-                                                  .key = key,
-                                                  .node_secrets = secrets};
+    struct secret_set *none;
+    bool good = check(&given, given.name, &err) && wire_start(&err) && run_keys_read(&given.keys, &none, &err);
     bool left = false;
-    code = run(&settings, given.metrics, &left, &err) ? EXIT_DONE : cli_fail(&syntax, &err);
-    secret_key_free(key);
-    secret_set_free(secrets);
-    if (code == EXIT_DONE) {
-        log_event(LOG_INFO, "stopped", "left=%s", left ? "yes" : "no"); /* the last of its work */
+    if (good) {
+        const struct coordinator_settings settings = {.conninfo = given.common.db,
+                                                      .listen_conninfo = given.listen_db,
+                                                      .name = given.name,
+                                                      .lease_us = given.lease,
+                                                      .slots_per_endpoint = (unsigned)given.slots,
+                                                      .max_rounds = (size_t)given.max_rounds,
+                                                      .keys = &given.keys.keys,
+                                                      .node_secrets = given.keys.node_secrets};
+        good = run(&settings, &given.keys, given.metrics, &left, &err);
     }
-    return code;
+    run_keys_free(&given.keys);
+    if (!good) {
+        return cli_fail(&syntax, &err);
+    }
+    log_event(LOG_INFO, "stopped", "left=%s", left ? "yes" : "no"); /* the last of its work */
+    return EXIT_DONE;
 }

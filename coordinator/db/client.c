@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/redact.h"
 #include "db/sqlstate.h"
 
 #define CONNECT_TIMEOUT_S "10"
@@ -102,6 +103,7 @@ const char *db_conninfo(const char *given) {
 
 void db_hide_password(const PGconn *conn, char *text) {
     hide_word(text, PQpass(conn));
+    (void)redact(text);
     join_lines(text);
 }
 

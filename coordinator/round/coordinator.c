@@ -157,6 +157,11 @@ void coordinator_drain(struct coordinator *c) {
     ev_timer_start(c->loop, &c->drain_timer);
 }
 
+void coordinator_take_secrets(struct coordinator *c, const struct secret_set *secrets) {
+    c->settings.node_secrets = secrets;
+    node_book_take_secrets(&c->nodes, secrets);
+}
+
 bool coordinator_ready(const struct coordinator *c) {
     bool ready = c->instance != 0 && db_session_ready(c->beat.session);
     for (int i = 0; i < LANE_COUNT; i++) {

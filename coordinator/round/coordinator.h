@@ -15,7 +15,7 @@
 #include "round/ring.h"
 #include "round/round.h"
 #include "transport/http.h"
-#include "wire/key.h"
+#include "wire/signing_keys.h"
 
 enum { LANE_COUNT = 2 };
 
@@ -29,8 +29,8 @@ struct coordinator_settings {
     const char *name;
     int64_t lease_us;
     unsigned slots_per_endpoint;
-    size_t max_rounds; /* held in memory at once */
-    const struct secret_key *key;
+    size_t max_rounds;                     /* held in memory at once */
+    const struct signing_keys *keys;       /* may be replaced by others between two turns of the loop */
     const struct secret_set *node_secrets; /* NULL: none */
 };
 
@@ -72,6 +72,9 @@ void coordinator_free(struct coordinator *coordinator);
 /* Stops claiming; requests under way are awaited and recorded, then the rounds are left to others and the loop is
  * broken. */
 void coordinator_drain(struct coordinator *coordinator);
+
+/* From now on nodes have these secrets (NULL: none); those before may be freed. */
+void coordinator_take_secrets(struct coordinator *coordinator, const struct secret_set *secrets);
 
 /* True once it has joined and its sessions are connected. */
 bool coordinator_ready(const struct coordinator *coordinator);

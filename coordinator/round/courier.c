@@ -43,23 +43,24 @@ static bool receipt_verified(const struct parcel *parcel, const struct http_answ
     const struct node *node = parcel->node;
     return answer->end == HTTP_ANSWERED && answer->status >= 200 && answer->status < 300 &&
            signature_parse(answer->receipt, receipt) &&
-           (node->symmetric ? receipt_verify_v1(node->secret, &parcel->envelope, parcel->sha256, receipt)
+           (node->symmetric ? node->secret != NULL && /* it may have been taken away meanwhile */
+                                  receipt_verify_v1(node->secret, &parcel->envelope, parcel->sha256, receipt)
                             : receipt_verify(&node->receipt_key, &parcel->envelope, parcel->sha256, receipt));
 }
 
 /* Signs with what the node knows us by; NULL, or why the request must not leave. */
 static const char *sign(const struct parcel *parcel, const char *id, int64_t now_s,
-                        char signature[SIGNATURE_TEXT + 1]) {
+                        char signatures[SIGNATURES_TEXT + 1]) {
     const struct node *node = parcel->node;
     if (node->obstacle != NULL) {
         return node->obstacle;
     }
     if (node->symmetric) {
-        webhook_sign_v1(node->secret, id, now_s, parcel->payload, parcel->size, signature);
+        webhook_sign_v1(node->secret, id, now_s, parcel->payload, parcel->size, signatures);
     } else {
-        webhook_sign(parcel->coordinator->settings.key, id, now_s, parcel->payload, parcel->size, signature);
+        signing_keys_sign(parcel->coordinator->settings.keys, id, now_s, parcel->payload, parcel->size, signatures);
     }
-    return signature[0] != '\0' ? NULL : "request could not be made";
+    return signatures[0] != '\0' ? NULL : "request could not be made";
 }
 
 /* How long the route waits before its next attempt; `shown_us` is what the audit is told, never past the deadline. */
@@ -180,15 +181,15 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
     static const struct http_handler HANDLER = {.answered = on_answered, .closed = on_closed};
     struct parcel *parcel = parcel_new(track, payload, size);
     struct coordinator *c = parcel->coordinator;
-    char id[WEBHOOK_ID_MAX + 1], timestamp[24], signature[SIGNATURE_TEXT + 1];
+    char id[WEBHOOK_ID_MAX + 1], timestamp[24], signatures[SIGNATURES_TEXT + 1];
     int64_t now_s = coordinator_now_us(c) / 1000000, timeout_ms = track->delivery->round->timeout_us / 1000;
     webhook_id_format(&parcel->envelope, id);
     snprintf(timestamp, sizeof timestamp, "%lld", (long long)now_s);
-    const char *obstacle = sign(parcel, id, now_s, signature);
+    const char *obstacle = sign(parcel, id, now_s, signatures);
     const struct http_header headers[] = {{"content-type", "application/octet-stream"},
                                           {"webhook-id", id},
                                           {"webhook-timestamp", timestamp},
-                                          {"webhook-signature", signature}};
+                                          {"webhook-signature", signatures}};
     const struct http_request request = {.url = parcel->endpoint->url,
                                          .headers = headers,
                                          .header_count = sizeof headers / sizeof headers[0],

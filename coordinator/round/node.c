@@ -51,7 +51,9 @@ static bool node_known(const struct node_book *book, const struct node *node) {
  * it fail without being sent. */
 static void take_key(const struct node_book *book, struct node *node, const char *receipt_key) {
     node->symmetric = secret_id_valid(receipt_key);
+    node->obstacle = NULL;
     if (node->symmetric) {
+        memmove(node->secret_id, receipt_key, sizeof node->secret_id); /* it may be the same */
         node->secret = secret_set_find(book->secrets, node->node_id, receipt_key);
         node->obstacle = node->secret == NULL ? "the secret of the node is missing" : NULL;
     } else if (!public_key_parse(receipt_key, &node->receipt_key, NULL)) {
@@ -62,6 +64,15 @@ static void take_key(const struct node_book *book, struct node *node, const char
                   node->node_id, receipt_key,
                   node->symmetric ? "start it with --node-secrets FILE that has it"
                                   : "add the node again with the key that quorate keygen printed for it");
+    }
+}
+
+void node_book_take_secrets(struct node_book *book, const struct secret_set *secrets) {
+    book->secrets = secrets;
+    for (struct node *node = book->nodes; node != NULL; node = node->hh.next) {
+        if (node->symmetric) {
+            take_key(book, node, node->secret_id);
+        }
     }
 }
 

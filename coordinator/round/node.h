@@ -35,7 +35,8 @@ struct node {
     int node_id;
     bool symmetric;                      /* it shares a secret with us; else it has a key of its own */
     struct public_key receipt_key;       /* unless symmetric */
-    const struct secret *secret;         /* if symmetric */
+    const struct secret *secret;         /* if symmetric; NULL with an obstacle */
+    char secret_id[SECRET_ID_TEXT + 1];  /* if symmetric */
     const char *obstacle;                /* why nothing can be sent to it; NULL: nothing stands in the way */
     struct endpoint *route[ROUTE_COUNT]; /* backup: may be NULL */
 };
@@ -53,6 +54,8 @@ struct node_book {
 const struct node *node_find(struct node_book *book, int32_t version);
 /* False: out of memory. A node whose key cannot be used is added with an obstacle. */
 bool node_add(struct node_book *book, const struct node_version_row *row) MUST_CHECK;
+/* Other secrets from now on, for the nodes that are known, too; those before are not used any more. */
+void node_book_take_secrets(struct node_book *book, const struct secret_set *secrets);
 void node_book_free(struct node_book *book);
 
 /* Takes a slot if one is free and nobody waits, else joins the queue; the track then gets TRACK_SLOT in its turn. */

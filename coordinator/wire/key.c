@@ -6,6 +6,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "base/secrecy.h"
 #include "wire/key_file.h"
 
 enum { PREFIX_SIZE = 5, BASE64 = sodium_base64_VARIANT_ORIGINAL };
@@ -112,6 +113,10 @@ struct secret_key *secret_key_load(const char *path, struct error *err) {
 
 const unsigned char *secret_key_bytes(const struct secret_key *key) {
     return key->bytes;
+}
+
+bool secret_key_locked(const struct secret_key *key) {
+    return secrecy_locked(key, sizeof *key);
 }
 
 struct public_key secret_key_public(const struct secret_key *key) {

@@ -40,6 +40,7 @@ bool key_generate(const char *path, struct public_key *key, struct error *err) M
 struct secret_key *secret_key_load(const char *path, struct error *err) MUST_CHECK;
 struct secret_key *secret_key_parse(const char *text, struct error *err) MUST_CHECK; /* for tests and vectors */
 const unsigned char *secret_key_bytes(const struct secret_key *key); /* 64 bytes, for crypto_sign_detached */
+bool secret_key_locked(const struct secret_key *key);                /* false: it may be written to swap */
 struct public_key secret_key_public(const struct secret_key *key);
 void secret_key_free(struct secret_key *key); /* NULL is allowed */
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/options.h"
+#include "base/secrecy.h"
 #include "wire/key_file.h"
 
 enum {
@@ -217,6 +218,10 @@ done:
 
 void secret_set_free(struct secret_set *set) {
     sodium_free(set);
+}
+
+bool secret_set_locked(const struct secret_set *set) {
+    return set == NULL || secrecy_locked(set, sizeof *set + set->count * sizeof set->items[0]);
 }
 
 size_t secret_set_count(const struct secret_set *set) {

@@ -37,6 +37,9 @@ struct secret_set *secret_set_parse(char *text, size_t size, enum secret_lines l
 struct secret_set *secret_set_load(const char *path, enum secret_lines lines, struct error *err) MUST_CHECK;
 void secret_set_free(struct secret_set *set); /* NULL is allowed */
 
+/* False: it may be written to swap. NULL is allowed. */
+bool secret_set_locked(const struct secret_set *set);
+
 size_t secret_set_count(const struct secret_set *set);
 const struct secret *secret_set_at(const struct secret_set *set, size_t index);
 /* The node's secret of that id, or NULL. `set` may be NULL. */

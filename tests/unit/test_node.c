@@ -211,6 +211,33 @@ static void a_secret_that_is_missing_is_no_other_one(void **state) {
     secret_set_free(secrets);
 }
 
+/* Nodes that are known already get them, and lose them. */
+static void secrets_that_are_read_again(void **state) {
+    (void)state;
+    struct coordinator c;
+    struct error err;
+    char text[] = "1 = whsec_QEFCQ0RFRkdISUpLTE1OT1BRUlNUVVZXWFlaW1xdXl8=";
+    fake_start(&c, SLOTS);
+    const struct node_version_row row = {
+        .version = 7, .node_id = 1, .url = "http://n/", .receipt_key = "whid_ca2a4fe727faaecf"};
+    assert_true(node_add(&c.nodes, &row));
+    const struct node *node = node_find(&c.nodes, 7), *other = fake_node(&c, 2, "http://n2/", NULL);
+    assert_null(node->secret);
+    assert_non_null(node->obstacle);
+    struct secret_set *secrets = secret_set_parse(text, sizeof text - 1, SECRET_LINES_NODES, &err);
+    assert_non_null(secrets);
+    coordinator_take_secrets(&c, secrets);
+    assert_ptr_equal(node->secret, secret_set_at(secrets, 0));
+    assert_null(node->obstacle);
+    coordinator_take_secrets(&c, NULL);
+    assert_null(node->secret);
+    assert_non_null(node->obstacle);
+    assert_false(other->symmetric);
+    assert_null(other->obstacle);
+    fake_stop(&c);
+    secret_set_free(secrets);
+}
+
 /* How many rounds may be claimed; the versions to leave out stand in `busy`. */
 static int32_t room(struct coordinator *c, double now, int32_t most, int32_t *busy, size_t busy_size, size_t *count) {
     return node_book_room(&c->nodes, now, most, busy, busy_size, count);
@@ -377,6 +404,7 @@ int main(void) {
         cmocka_unit_test(a_claim_under_way_keeps_its_slots),
         cmocka_unit_test(a_node_whose_key_cannot_be_used_is_known_and_gets_nothing),
         cmocka_unit_test(a_secret_that_is_missing_is_no_other_one),
+        cmocka_unit_test(secrets_that_are_read_again),
         cmocka_unit_test(room_for_claims),
         cmocka_unit_test(who_is_as_slow_as_all_others_is_waited_for),
         cmocka_unit_test(nodes_that_share_a_url_starve_no_claim),

@@ -252,10 +252,11 @@ class Node:
         self.backup = Endpoint(self, dark_backup, host) if backup else None
 
     def signer(self, signature_text: str, message: bytes) -> wire.KeyPair | wire.Secret | None:
-        """What signs the receipt for a request with this signature; None when it is no good one."""
+        """What signs the receipt for a request of which one signature is good; None when none is."""
+        signatures = signature_text.split(" ")
         if not self.secrets:
-            return self.key if wire.verify(self.coordinator_key, signature_text, message) else None
-        return next((secret for secret in self.secrets if wire.verify(secret.public_text, signature_text, message)), None)
+            return self.key if any(wire.verify(self.coordinator_key, each, message) for each in signatures) else None
+        return next((secret for secret in self.secrets for each in signatures if wire.verify(secret.public_text, each, message)), None)
 
     def store(self, key: wire.EnvelopeKey, body_sha256: str) -> bool:
         """Upserts; False when other bytes or another nonce are held for the round."""

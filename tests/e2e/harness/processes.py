@@ -34,6 +34,7 @@ class Process:
         self._told_to_stop = False
         self._frozen = False
         self.may_be_killed = False  # by itself, where a test told it to
+        self.killed_by = -signal.SIGKILL
         # --pdeathsig: it ends with us, should we be killed.
         self.popen = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *command], stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=programs.environment(**(environment or {})),
@@ -122,7 +123,7 @@ class Process:
         status = self.stop()
         reports = [mark for mark in programs.SANITIZER_MARKS if mark in self.log]
         assert not reports, f"{self.name}: sanitizer report:\n{self.log}"
-        assert self._may_fail or status == 0 or self.may_be_killed and status == -signal.SIGKILL, f"{self.name} ended with {status}:\n{self.log}"
+        assert self._may_fail or status == 0 or self.may_be_killed and status == self.killed_by, f"{self.name} ended with {status}:\n{self.log}"
 
     def cpu_seconds(self) -> float:
         stat = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -159,12 +160,12 @@ class Processes:
         return process
 
     def custodian(self, node_id: int, key_file: pathlib.Path | None, coordinator_key: str | None, store: pathlib.Path | None = None,
-                  options: tuple[str, ...] = ()) -> Process:
-        """`quorate-custodian`; returns when it listens, with `url`. key_file: None when `options` say --secret."""
+                  options: tuple[str, ...] = (), under: tuple[str, ...] = ()) -> Process:
+        """`quorate-custodian`; returns when it listens, with `url`. key_file: None when `options` say --secret. under: as above."""
         keys = ["--key", str(key_file), "--coordinator-key", coordinator_key] if key_file else []
         port_file = self.folder / f"custodian-{node_id}-{len(self.all)}.port"
         process = self.start(f"custodian-{node_id}", [
-            programs.program("quorate-custodian"), "--node-id", str(node_id), "--listen", "127.0.0.1:0",
+            *under, programs.program("quorate-custodian"), "--node-id", str(node_id), "--listen", "127.0.0.1:0",
             "--port-file", str(port_file), "--store", str(store or self.folder / f"custodian-{node_id}.db"),
             *keys, *options])
         deadline = time.monotonic() + READY_TIMEOUT_S
