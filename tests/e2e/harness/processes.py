@@ -142,13 +142,14 @@ class Processes:
         self.all.append(process)
         return process
 
-    def coordinator(self, conninfo: str, key_file: pathlib.Path, name: str = "c1", metrics: bool = False,
+    def coordinator(self, conninfo: str, key_file: pathlib.Path | None, name: str = "c1", metrics: bool = False,
                     ready: bool = True, options: tuple[str, ...] = (), crash_at: str | None = None,
                     under: tuple[str, ...] = ()) -> Process:
         """`quorate run`; returns when it reads work (unless ready=False), with `metrics_port` when asked for. crash_at: of the build that can
-        be told where to end. under: the command that runs it, such as env with variables."""
+        be told where to end. key_file: None when `options` say --key. under: the command that runs it, such as env with variables."""
         program = programs.program("quorate", programs.CRASH_BUILD if crash_at else programs.BUILD)
-        command = [*under, program, "run", "--db", conninfo, "--key", str(key_file), "--name", name, *options]
+        key = ["--key", str(key_file)] if key_file else []
+        command = [*under, program, "run", "--db", conninfo, *key, "--name", name, *options]
         if metrics:
             command += ["--metrics", "127.0.0.1:0"]
         process = self.start(name, command, {"QUORATE_CRASH_AT": crash_at} if crash_at else None)
@@ -160,12 +161,12 @@ class Processes:
         return process
 
     def custodian(self, node_id: int, key_file: pathlib.Path | None, coordinator_key: str | None, store: pathlib.Path | None = None,
-                  options: tuple[str, ...] = (), under: tuple[str, ...] = ()) -> Process:
+                  options: tuple[str, ...] = (), under: tuple[str, ...] = (), listen: str = "127.0.0.1:0") -> Process:
         """`quorate-custodian`; returns when it listens, with `url`. key_file: None when `options` say --secret. under: as above."""
         keys = ["--key", str(key_file), "--coordinator-key", coordinator_key] if key_file else []
         port_file = self.folder / f"custodian-{node_id}-{len(self.all)}.port"
         process = self.start(f"custodian-{node_id}", [
-            *under, programs.program("quorate-custodian"), "--node-id", str(node_id), "--listen", "127.0.0.1:0",
+            *under, programs.program("quorate-custodian"), "--node-id", str(node_id), "--listen", listen,
             "--port-file", str(port_file), "--store", str(store or self.folder / f"custodian-{node_id}.db"),
             *keys, *options])
         deadline = time.monotonic() + READY_TIMEOUT_S
