@@ -5,6 +5,7 @@
 #include <string.h>
 
 static const char stars[] = "***";
+static const char *const key_prefixes[] = {"whsk_", "whsec_"};
 
 /* Puts stars in the place of `size` bytes and closes the gap; returns what follows. No byte of what was hidden, and
  * none of its length, stays in the memory of the text. */
@@ -53,7 +54,8 @@ static bool hide_key(char *text, const char *prefix) {
 }
 
 bool redact(char *text) {
-    bool keyword = hide_keyword(text), uri = hide_in_uri(text);
-    bool key = hide_key(text, "whsk_"), secret = hide_key(text, "whsec_");
-    return keyword || uri || key || secret;
+    bool keyword = hide_keyword(text), uri = hide_in_uri(text), key = false;
+    for (size_t i = 0; i < sizeof key_prefixes / sizeof key_prefixes[0]; i++)
+        key = hide_key(text, key_prefixes[i]) || key;
+    return keyword || uri || key;
 }
