@@ -41,6 +41,7 @@ class Run:
         self.lab, self.folder, self.needles = lab, folder, leaks.Needles()
         self.cwd = folder / "cwd"
         self.cwd.mkdir()
+        self.under = ("prlimit", "--core=unlimited:unlimited", "env", "-u", "QUORATE_ALLOW_CORE_DUMPS", "-C", str(self.cwd))
         self.answer = threading.Event()
         self.answer.set()
         self.shared, self.pair, self.next = wire.Secret(), wire.KeyPair(), wire.KeyPair()
@@ -58,15 +59,14 @@ class Run:
 
     def start_custodian(self, number: int) -> None:
         before = self.custodians.get(number)
-        under = ("prlimit", "--core=unlimited:unlimited", "env", "-C", str(self.cwd))
         arguments = (self.files[0], self.lab.key.public_text) if number == 1 else (None, None)
         options = ("--log-level", "debug", *(("--secret", str(self.files[1])) if number == 2 else ()))
         self.custodians[number] = self.lab.processes.custodian(
-            number, *arguments, store=self.folder / f"node-{number}.db", options=options, under=under,
+            number, *arguments, store=self.folder / f"node-{number}.db", options=options, under=self.under,
             listen=before.url[7:-1] if before else "127.0.0.1:0")
 
     def coordinator(self):
-        return self.lab.coordinator(options=self.options, under=("prlimit", "--core=unlimited:unlimited", "env", "-C", str(self.cwd)))
+        return self.lab.coordinator(options=self.options, under=self.under)
 
     def share(self, *sizes: int) -> list[bytes]:
         made = [os.urandom(size) for size in sizes]
@@ -198,7 +198,7 @@ def crashes(run: Run) -> None:
         round_id = run.submit(3, [1, 2, run.slow])
         run.slow.primary.wait_requests(seen + 1)
         for where in ("cmdline", "environ"):
-            with open(f"/proc/{coordinator.pid}/{where}", "rb") as file, contextlib.suppress(PermissionError):
+            with contextlib.suppress(PermissionError), open(f"/proc/{coordinator.pid}/{where}", "rb") as file:  # of our own user
                 assert not run.needles.in_bytes(file.read())
         run.crash(coordinator, number)
         run.crash(run.custodians[1], number)

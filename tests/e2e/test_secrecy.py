@@ -44,7 +44,7 @@ def custodian(lab):
 
 def dumping(folder: pathlib.Path, *more: str) -> tuple[str, ...]:
     """The command that lets a program dump core into a folder, were it for the limit and the environment alone."""
-    return ("prlimit", "--core=unlimited:unlimited", "env", "-C", str(folder), *more)
+    return ("prlimit", "--core=unlimited:unlimited", "env", "-u", "QUORATE_ALLOW_CORE_DUMPS", "-C", str(folder), *more)
 
 
 def end_in_mid_round(lab, which: str, number: int, folder: pathlib.Path, *more: str):
