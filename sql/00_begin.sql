@@ -1,5 +1,5 @@
 -- Begins a re-application of sql/: locks what others read, and remembers the grants on quorate's functions. The functions are
--- replaced in place, so that a call under way goes on; 99_end.sql drops those that are not among the files any more, and gives
+-- replaced in place, so that a call under way goes on; 90_grants.sql drops those that are not among the files any more, and gives
 -- the grants back. Only when one cannot be replaced (42P13), since its arguments' names or its result have changed, does `quorate
 -- migrate` begin again with quorate.drop_functions = on. All of sql/ runs in one transaction. Trigger functions stay: they
 -- belong to migrations/.

@@ -53,7 +53,7 @@ COMMENT ON FUNCTION quorate_store.enter_batch(int) IS
 CREATE OR REPLACE FUNCTION quorate_store.url_valid(p_url text) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT length(p_url) <= 2048
-       AND p_url ~ '^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?(/[!$-;=?-Z_a-z~@%]*)?(\?[!$-;=?-Z_a-z~@%]*)?$'
+       AND p_url ~ '^https?://([A-Za-z0-9._-]+|[[][0-9A-Fa-f:.]+[]])(:[0-9]{1,5})?(/[!$-;=?-Z_a-z~@%]*)?([?][!$-;=?-Z_a-z~@%]*)?$'
        AND COALESCE(substring(p_url FROM '^https?://[^/?]*:([0-9]+)(?:[/?]|$)')::int BETWEEN 1 AND 65535, true)
 $$;
 COMMENT ON FUNCTION quorate_store.url_valid(text) IS

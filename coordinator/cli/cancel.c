@@ -42,6 +42,7 @@ int cli_cancel(int argc, char **argv) {
     if (!cli_round_id(cancel.round_id, &err))
         return cli_fail(&syntax, &err);
     struct db_client *client = db_client_open(cancel.common.db, &err);
+    db_client_needs(client, "quorate_dealer");
     json_t *result = client ? db_cancel_round(client, cancel.round_id, cancel.reason, &err) : NULL;
     db_client_close(client);
     if (!result)

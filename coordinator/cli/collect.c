@@ -151,6 +151,7 @@ static json_t *collect_round(struct collect *collect, struct error *err) {
     bool reached = false; /* a database that never was there is not waited for */
     for (;;) {
         struct db_client *client = db_client_open(collect->common.db, err);
+        db_client_needs(client, "quorate_collector");
         json_t *answer = client ? collect_on(collect, client, started, err) : NULL;
         reached = reached || client;
         db_client_close(client);

@@ -84,6 +84,7 @@ static json_t *send_shares(const struct distribute *distribute, struct share_lis
     struct db_array node_ids = {0}, payloads = {0};
     json_t *keys = NULL, *verdicts = NULL;
     struct db_client *client = db_client_open(distribute->common.db, err);
+    db_client_needs(client, "quorate_dealer");
     if (client)
         sealing.keys = keys = db_seal_keys(client, distribute->round_id, err);
     if (keys && envelopes_make(&sealing, shares, &node_ids, &payloads, err))

@@ -117,6 +117,7 @@ static int node_add(int argc, char **argv) {
         return cli_fail(&add_syntax, &err);
 
     struct db_client *client = db_client_open(node.common.db, &err);
+    db_client_needs(client, "quorate_admin");
     bool done = client && db_add_node(client, node_id, node.url, node.key, node.backup_url, node.seal_key, &err);
     db_client_close(client);
     if (!done)
@@ -132,6 +133,7 @@ static int node_list(int argc, char **argv) {
     if (!cli_parse(&list_syntax, argc, argv, &node, &code))
         return code;
     struct db_client *client = db_client_open(node.common.db, &err);
+    db_client_needs(client, "quorate_auditor");
     json_t *nodes = client ? db_nodes(client, &err) : NULL;
     db_client_close(client);
     if (!nodes)
@@ -164,6 +166,7 @@ static int set_enabled(const struct command_syntax *syntax, bool enabled, int ar
     if (!cli_node_id("ID", node.id, &node_id, &err))
         return cli_fail(syntax, &err);
     struct db_client *client = db_client_open(node.common.db, &err);
+    db_client_needs(client, "quorate_admin");
     bool done = client && db_set_node_enabled(client, node_id, enabled, &err);
     db_client_close(client);
     if (!done)

@@ -137,6 +137,7 @@ static json_t *open_round(struct open *open, struct db_array *nodes, struct erro
         request->node_ids = nodes;
 
     struct db_client *client = db_client_open(open->common.db, err);
+    db_client_needs(client, "quorate_dealer");
     json_t *round = client ? db_open_round(client, request, err) : NULL;
     db_client_close(client);
     return round;

@@ -56,6 +56,7 @@ int cli_prune(int argc, char **argv) {
         return code;
     bool done = false;
     struct db_client *client = db_client_open(prune.common.db, &err);
+    db_client_needs(client, "quorate_admin");
     int64_t total = client ? prune_all(client, prune.older_than, &done, &err) : 0;
     db_client_close(client);
     if (!done && total > 0)

@@ -79,6 +79,7 @@ int cli_status(int argc, char **argv) {
         return cli_fail(&syntax, &err);
 
     struct db_client *client = db_client_open(status.common.db, &err);
+    db_client_needs(client, "quorate_auditor");
     json_t *result = NULL;
     if (client && status.round_id)
         result = db_round_status(client, status.round_id, &err);

@@ -16,6 +16,7 @@
 
 struct db_client {
     PGconn *conn;
+    const char *role; /* whose members may do what is asked of the database; NULL: only the schema's owner */
 };
 
 /* Warnings of the server go to stderr, one line each. Notices ("already exists, skipping") are of no use here, and the
@@ -165,6 +166,11 @@ void db_client_close(struct db_client *client) {
     free(client);
 }
 
+void db_client_needs(struct db_client *client, const char *role) {
+    if (client)
+        client->role = role;
+}
+
 bool db_client_connected(const struct db_client *client) {
     return PQstatus(client->conn) == CONNECTION_OK;
 }
@@ -218,6 +224,10 @@ static void set_error(struct db_client *client, const PGresult *result, const ch
         error_set(err, EXIT_UNEXPECTED,
                   "this database lacks the schema of quorate, or has an older one: run `quorate migrate` first (%s)",
                   text);
+    else if (client->role && strcmp(state, "42501") == 0)
+        error_set(err, EXIT_UNEXPECTED,
+                  "%s: this needs the role %s; whoever administers roles gives it with `GRANT %s TO \"%s\"`", text,
+                  client->role, client->role, PQuser(client->conn));
     else
         error_set(err, sqlstate_exit_code(state), "%s", text);
 }

@@ -20,6 +20,10 @@ struct db_client;
 struct db_client *db_client_open(const char *conninfo, struct error *err) MUST_CHECK;
 void db_client_close(struct db_client *client); /* NULL is allowed */
 
+/* Which role of the database (see sql/95_roles.sql) may do what this connection is for: said when it is refused. Both
+ * may be NULL. */
+void db_client_needs(struct db_client *client, const char *role);
+
 /* The connection string that db_client_open would use: `given`, else the environment's QUORATE_DB; NULL: libpq's PG*
  * variables. */
 const char *db_conninfo(const char *given);

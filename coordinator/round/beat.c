@@ -238,11 +238,16 @@ static void note_error(struct beat *beat, const PGresult *result) {
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     char quoted[sizeof beat->last_error + 64];
-    bool no_schema = sqlstate != NULL && (strcmp(sqlstate, "3F000") == 0 || strcmp(sqlstate, "42883") == 0);
+    const char *hint = "";
+    if (sqlstate != NULL && (strcmp(sqlstate, "3F000") == 0 || strcmp(sqlstate, "42883") == 0)) {
+        hint = " (run quorate migrate)";
+    } else if (sqlstate != NULL && strcmp(sqlstate, "42501") == 0) {
+        hint = " (GRANT quorate_coordinator to the user of this connection)";
+    }
     beat->failed = true;
     beat->quiet = beat->quiet || (sqlstate != NULL && strcmp(sqlstate, "54000") == 0);
     snprintf(beat->last_error, sizeof beat->last_error, "%s %s%s", sqlstate != NULL ? sqlstate : "-",
-             message != NULL ? message : "connection lost", no_schema ? " (run quorate migrate)" : "");
+             message != NULL ? message : "connection lost", hint);
     if (told_news(&beat->told, beat->last_error, TOLD_QUIET_US)) {
         log_event(LOG_WARN, "beat_failed", "error=%s", log_quote(beat->last_error, quoted, sizeof quoted));
     }

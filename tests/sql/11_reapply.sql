@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(11);
+SELECT plan(17);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.submit('kept', 2, '{1,2,3}') \gset
@@ -19,6 +19,23 @@ CREATE FUNCTION quorate.cancel_round(round_id text, reason text, hard int) RETUR
 GRANT EXECUTE ON FUNCTION quorate.cancel_round(text, text, int) TO "Quorate Test-dealer";
 GRANT EXECUTE ON FUNCTION quorate.cancel_round(text, text, int) TO PUBLIC;
 
+-- What quorate's own roles may do is not for others to decide.
+GRANT EXECUTE ON FUNCTION quorate.prune_rounds(timestamptz, int) TO quorate_dealer WITH GRANT OPTION;
+SET ROLE quorate_dealer;
+GRANT EXECUTE ON FUNCTION quorate.prune_rounds(timestamptz, int) TO "Quorate Test-dealer";
+RESET ROLE;
+GRANT SELECT ON quorate_store.envelope TO quorate_auditor;
+GRANT SELECT (nonce) ON quorate.rounds TO quorate_collector;
+GRANT USAGE ON SCHEMA quorate_store TO quorate_auditor, PUBLIC;
+GRANT USAGE ON TYPE quorate_store.work TO PUBLIC;
+GRANT SELECT ON quorate_store.ack, quorate.acks TO PUBLIC;
+GRANT SELECT ON quorate_store.ack TO quorate_test_auditor;
+REVOKE EXECUTE ON FUNCTION quorate.open_round FROM quorate_dealer;
+REVOKE SELECT ON quorate.rounds FROM quorate_auditor;
+REVOKE USAGE ON SCHEMA quorate_worker FROM quorate_coordinator;
+DROP OWNED BY quorate_admin;
+DROP ROLE quorate_admin;
+
 CREATE TEMP TABLE before AS SELECT p.oid, p.proname FROM pg_proc p WHERE p.pronamespace = 'quorate'::regnamespace;
 
 \ir ../../sql/00_begin.sql
@@ -33,6 +50,8 @@ CREATE TEMP TABLE before AS SELECT p.oid, p.proname FROM pg_proc p WHERE p.prona
 \ir ../../sql/51_worker_claim.sql
 \ir ../../sql/52_worker_deliver.sql
 \ir ../../sql/53_worker_durability.sql
+\ir ../../sql/90_grants.sql
+\ir ../../sql/95_roles.sql
 \ir ../../sql/99_end.sql
 
 SELECT is_empty($$ SELECT b.proname FROM before b WHERE b.proname <> 'cancel_round' AND NOT EXISTS (SELECT FROM pg_proc p WHERE p.oid = b.oid) $$,
@@ -51,6 +70,25 @@ SELECT ok(NOT has_function_privilege('Quorate Test-dealer', 'quorate.distribute(
 SELECT ok(NOT has_function_privilege('quorate_test_auditor', 'quorate.cancel_round(text, text)', 'EXECUTE'),
           'what PUBLIC had is not given back');
 SELECT ok(has_table_privilege('quorate_test_auditor', 'quorate.rounds', 'SELECT'), 'the auditor still reads the view');
+SELECT is_empty(
+    $$ VALUES (has_function_privilege('quorate_dealer', 'quorate.prune_rounds(timestamptz, int)', 'EXECUTE'), 'function'),
+              (has_table_privilege('quorate_auditor', 'quorate_store.envelope', 'SELECT'), 'table'),
+              (has_column_privilege('quorate_collector', 'quorate.rounds', 'nonce', 'SELECT'), 'column'),
+              (has_schema_privilege('quorate_auditor', 'quorate_store', 'USAGE'), 'schema')
+       EXCEPT VALUES (false, 'function'), (false, 'table'), (false, 'column'), (false, 'schema') $$,
+    'what quorate''s roles got beyond their part is gone');
+SELECT is_empty(
+    $$ SELECT 'schema' FROM pg_namespace n CROSS JOIN LATERAL aclexplode(n.nspacl) a WHERE n.nspname LIKE 'quorate%' AND a.grantee = 0
+       UNION ALL SELECT 'type' FROM pg_type t CROSS JOIN LATERAL aclexplode(t.typacl) a WHERE t.oid = 'quorate_store.work'::regtype AND a.grantee = 0
+       UNION ALL SELECT 'table' FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
+        WHERE c.oid IN ('quorate_store.ack'::regclass, 'quorate.acks'::regclass) AND a.grantee = 0 $$, 'and so is what PUBLIC got');
+SELECT ok(has_function_privilege('quorate_dealer', 'quorate.open_round(text, int, int[], bigint, interval, int, interval, interval, interval, interval, text)', 'EXECUTE')
+          AND has_table_privilege('quorate_auditor', 'quorate.rounds', 'SELECT') AND has_schema_privilege('quorate_coordinator', 'quorate_worker', 'USAGE'),
+          'what they lost is given back');
+SELECT ok(has_function_privilege('quorate_admin', 'quorate.prune_rounds(timestamptz, int)', 'EXECUTE'), 'a role that is missing is made');
+SELECT ok(has_table_privilege('quorate_test_auditor', 'quorate_store.ack', 'SELECT'), 'another role keeps even what it got on a table');
+SELECT ok(has_function_privilege('Quorate Test-dealer', 'quorate.prune_rounds(timestamptz, int)', 'EXECUTE'),
+          'and what it got from one of quorate''s roles');
 SELECT is(pg_temp.state('kept'), 'open', 'rounds are as they were');
 SELECT is(quorate.cancel_round('kept', 'done'), true, 'the new functions work');
 SELECT is_empty(
