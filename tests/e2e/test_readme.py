@@ -379,18 +379,18 @@ def check_roles(lab: Lab, reader: Reader) -> None:
     def run_as(role, *words):
         return lab.processes.command(*words, conninfo=lab.db.conninfo.replace("user=postgres", f"user={role}"))
 
-    limited = lab.processes.coordinator(lab.db.conninfo.replace("user=postgres", "user=quorate_coordinator"), lab.key_file, "limited")
-    assert as_role("quorate_dealer", "SELECT nonce > 0 FROM quorate.open_round('empty', 2)") == "t\n"
-    assert run_as("quorate_collector", "collect", "empty", "--wait", "0").returncode == 8
+    limited = lab.processes.coordinator(lab.db.conninfo.replace("user=postgres", "user=coordinator_1"), lab.key_file, "limited")
+    assert as_role("dealer_1", "SELECT nonce > 0 FROM quorate.open_round('empty', 2)") == "t\n"
+    assert run_as("collector_1", "collect", "empty", "--wait", "0").returncode == 8
     envelopes = "'{1,2,3}', array['a', 'b', 'c']::bytea[]"
-    assert as_role("quorate_dealer", f"SELECT nonce > 0 FROM quorate.submit_round('full', 2, {envelopes})") == "t\n"
-    assert len(run_as("quorate_collector", "collect", "full").stdout.split()) >= 2
-    assert as_role("quorate_auditor", "SELECT state, coordinator FROM quorate.rounds WHERE round_id = 'full'") == "complete|limited\n"
-    assert run_as("quorate_dealer", "cancel", "empty", "--reason", "done").returncode == 0
-    for role in ("quorate_dealer", "quorate_auditor", "quorate_coordinator", "quorate_collector"):
+    assert as_role("dealer_1", f"SELECT nonce > 0 FROM quorate.submit_round('full', 2, {envelopes})") == "t\n"
+    assert len(run_as("collector_1", "collect", "full").stdout.split()) >= 2
+    assert as_role("auditor_1", "SELECT state, coordinator FROM quorate.rounds WHERE round_id = 'full'") == "complete|limited\n"
+    assert run_as("dealer_1", "cancel", "empty", "--reason", "done").returncode == 0
+    for role in ("dealer_1", "auditor_1", "coordinator_1", "collector_1"):
         assert "permission denied" in as_role(role, "SELECT * FROM quorate_store.envelope")
         assert "permission denied" in as_role(role, "SELECT quorate.prune_rounds(now())")
-    assert "permission denied" in as_role("quorate_auditor", "SELECT quorate.collect('full')")
+    assert "permission denied" in as_role("auditor_1", "SELECT quorate.collect('full')")
     lab.db.wait_all_settled()
     assert limited.running()
 
