@@ -815,46 +815,106 @@ ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_sealing_fixed;
 ALTER TABLE ONLY quorate_store.node
     ADD CONSTRAINT node_current_version_node_id_fkey FOREIGN KEY (current_version, node_id) REFERENCES quorate_store.node_version(version, node_id);
 
+GRANT USAGE ON SCHEMA quorate TO quorate_dealer;
+GRANT USAGE ON SCHEMA quorate TO quorate_collector;
+GRANT USAGE ON SCHEMA quorate TO quorate_auditor;
+GRANT USAGE ON SCHEMA quorate TO quorate_admin;
+
+GRANT USAGE ON SCHEMA quorate_worker TO quorate_coordinator;
+
+REVOKE ALL ON TYPE quorate_store.after_quorum FROM PUBLIC;
+
+REVOKE ALL ON TYPE quorate_store.outcome FROM PUBLIC;
+
+REVOKE ALL ON TYPE quorate_store.round_state FROM PUBLIC;
+
+REVOKE ALL ON TYPE quorate_store.route FROM PUBLIC;
+
+REVOKE ALL ON TYPE quorate_store.verdict FROM PUBLIC;
+
+REVOKE ALL ON TYPE quorate_store.work FROM PUBLIC;
+
+GRANT SELECT ON TABLE quorate.acks TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.acks TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.attempts TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.attempts TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.coordinators TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.coordinators TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.dead_letters TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.dead_letters TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.deliveries TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.deliveries TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.deployment TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.deployment TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.nodes TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.nodes TO quorate_admin;
+
+GRANT SELECT(node_id) ON TABLE quorate.nodes TO quorate_dealer;
+
+GRANT SELECT(enabled) ON TABLE quorate.nodes TO quorate_dealer;
+
+GRANT SELECT(seal_key) ON TABLE quorate.nodes TO quorate_dealer;
+
+GRANT SELECT ON TABLE quorate.rejections TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.rejections TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.rounds TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.rounds TO quorate_admin;
+
+GRANT SELECT(round_id) ON TABLE quorate.rounds TO quorate_collector;
+
+GRANT SELECT(state) ON TABLE quorate.rounds TO quorate_collector;
+
+GRANT SELECT(deadline_at) ON TABLE quorate.rounds TO quorate_collector;
+
+GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
+
 -- Functions: signature, result, kind and settings, and who may call each.
 --
 -- quorate.add_node(node_id integer, url text, receipt_key text, backup_url text DEFAULT NULL::text, seal_key text DEFAULT NULL::text)
---   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_admin
 --
 -- quorate.cancel_round(round_id text, reason text)
---   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
 -- quorate.collect(round_id text, quorum integer DEFAULT NULL::integer)
---   returns integer[]; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
+--   returns integer[]; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s; granted to quorate_collector
 --
 -- quorate.collected(round_id text)
---   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
+--   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s; granted to quorate_collector
 --
 -- quorate.distribute(round_id text, nonce bigint, node_ids integer[], payloads bytea[])
---   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
 -- quorate.open_round(round_id text, quorum integer, node_ids integer[] DEFAULT NULL::integer[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
 -- quorate.prune_rounds(ended_before timestamp with time zone, max_rounds integer DEFAULT 10000)
---   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_admin
 --
 -- quorate.seal_keys(round_id text)
---   returns TABLE(node_id integer, seal_key text, require_sealed boolean, deployment_id text); stable, security definer, set search_path=pg_catalog, pg_temp
+--   returns TABLE(node_id integer, seal_key text, require_sealed boolean, deployment_id text); stable, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_dealer
 --
 -- quorate.set_envelope_limit(bytes integer)
---   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_admin
 --
 -- quorate.set_node_enabled(node_id integer, enabled boolean)
---   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_admin
 --
 -- quorate.settle_round(round_id text)
---   returns text; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s
+--   returns text; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s; granted to quorate_collector, quorate_dealer
 --
 -- quorate.submit_round(round_id text, quorum integer, node_ids integer[], payloads bytea[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
 -- quorate.submit_rounds(round_ids text[], quorum integer, node_ids integer[], payloads bytea[], per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false)
---   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
 -- quorate_store.ack_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -968,49 +1028,49 @@ ALTER TABLE ONLY quorate_store.node
 --   returns void; volatile
 --
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
---   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.durability_warnings()
---   returns TABLE(setting text, value text, risk text); stable, security definer, set search_path=pg_catalog, pg_temp
+--   returns TABLE(setting text, value text, risk text); stable, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
 --
 -- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
---   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off
+--   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off; granted to quorate_coordinator
 --
 -- quorate_worker.escalate(p_instance integer, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.hold(p_instance integer)
---   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
 --
 -- quorate_worker.is_joined(p_instance integer, p_instance_id uuid)
---   returns boolean; stable, security definer, set search_path=pg_catalog, pg_temp
+--   returns boolean; stable, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
 --
 -- quorate_worker.join_deployment(p_instance_id uuid, p_name text, p_lease interval, OUT instance_no integer, OUT deployment_id text, OUT schema_version integer)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_coordinator
 --
 -- quorate_worker.leave(p_instance integer, p_notify boolean DEFAULT true)
---   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_coordinator
 --
 -- quorate_worker.node_versions(p_versions integer[])
---   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan
+--   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_coordinator
 --
 -- quorate_worker.owned(p_instance integer, p_after bigint, p_max integer)
---   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off; granted to quorate_coordinator
 --
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
---   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.release(p_instance integer, p_notify boolean, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.reserve(p_instance integer, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
---   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.settle(p_instance integer, p_notify boolean, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, p_count boolean, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off; granted to quorate_coordinator
 --
 -- quorate_worker.watch(p_instance integer, p_seen integer, OUT peer integer, OUT seen boolean, OUT free boolean, OUT fenced boolean)
---   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=900ms
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, lock_timeout=900ms; granted to quorate_coordinator

@@ -44,7 +44,9 @@ static const struct command_syntax syntax = {
     .options = options,
     .notes =
         "Safe to run from many places at once and to run again after any failure. Needs a connection to the server "
-        "itself, not one through a pooler, and a user that may create schemas.",
+        "itself, not one through a pooler, and a user that may create schemas, and roles: without CREATEROLE it says "
+        "what "
+        "somebody else is to do.",
 };
 
 static void print_progress(const char *text) {

@@ -33,8 +33,7 @@ GRANT SELECT ON quorate_store.ack TO quorate_test_auditor;
 REVOKE EXECUTE ON FUNCTION quorate.open_round FROM quorate_dealer;
 REVOKE SELECT ON quorate.rounds FROM quorate_auditor;
 REVOKE USAGE ON SCHEMA quorate_worker FROM quorate_coordinator;
-DROP OWNED BY quorate_admin;
-DROP ROLE quorate_admin;
+ALTER ROLE quorate_admin RENAME TO quorate_test_gone;
 
 CREATE TEMP TABLE before AS SELECT p.oid, p.proname FROM pg_proc p WHERE p.pronamespace = 'quorate'::regnamespace;
 
