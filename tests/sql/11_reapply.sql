@@ -81,7 +81,7 @@ SELECT is_empty(
        UNION ALL SELECT 'type' FROM pg_type t CROSS JOIN LATERAL aclexplode(t.typacl) a WHERE t.oid = 'quorate_store.work'::regtype AND a.grantee = 0
        UNION ALL SELECT 'table' FROM pg_class c CROSS JOIN LATERAL aclexplode(c.relacl) a
         WHERE c.oid IN ('quorate_store.ack'::regclass, 'quorate.acks'::regclass) AND a.grantee = 0 $$, 'and so is what PUBLIC got');
-SELECT ok(has_function_privilege('quorate_dealer', 'quorate.open_round(text, int, int[], bigint, interval, int, interval, interval, interval, interval, text)', 'EXECUTE')
+SELECT ok(has_function_privilege('quorate_dealer', 'quorate.open_round'::regproc, 'EXECUTE')
           AND has_table_privilege('quorate_auditor', 'quorate.rounds', 'SELECT') AND has_schema_privilege('quorate_coordinator', 'quorate_worker', 'USAGE'),
           'what they lost is given back');
 SELECT ok(has_function_privilege('quorate_admin', 'quorate.prune_rounds(timestamptz, int)', 'EXECUTE'), 'a role that is missing is made');

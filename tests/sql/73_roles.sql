@@ -64,7 +64,7 @@ INSERT INTO expected_function VALUES
     ('quorate_store.new_rounds', '{}'),
     ('quorate_store.random_nonce', '{}'),
     ('quorate_store.record_outcomes', '{}'),
-    ('quorate_store.refuse_sizes', '{}'),
+    ('quorate_store.refuse_envelopes', '{}'),
     ('quorate_store.refuse_used', '{}'),
     ('quorate_store.rejection_kept', '{}'),
     ('quorate_store.round_begins', '{}'),
