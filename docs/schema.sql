@@ -543,6 +543,7 @@ CREATE TABLE quorate_store.envelope (
     payload bytea NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+ALTER TABLE ONLY quorate_store.envelope ALTER COLUMN payload SET STATISTICS 0;
 ALTER TABLE ONLY quorate_store.envelope ALTER COLUMN payload SET STORAGE EXTERNAL;
 
 ALTER TABLE quorate_store.ledger ALTER COLUMN round_no ADD GENERATED ALWAYS AS IDENTITY (
