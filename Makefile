@@ -95,6 +95,7 @@ chaos: ## run everything under random faults and check all invariants [SECONDS=9
 
 include demo/demo.mk
 include bench/bench.mk
+include tests/fuzz/fuzz.mk
 demo: ## show the whole of it with a throwaway database, two coordinators and five custodians
 	@scripts/install-deps build demo
 	@$(MAKE) --no-print-directory all demo-programs
@@ -118,7 +119,7 @@ lint: ## compilers, clang-format, clang-tidy and the rules of this project
 	@+scripts/lint
 
 # clang-tidy once per file and change, since it takes long; called by scripts/lint.
-TIDY_SRC := $(wildcard coordinator/*.c coordinator/*/*.c custodian/*.c demo/*.c bench/*.c tests/unit/*.c)
+TIDY_SRC := $(wildcard coordinator/*.c coordinator/*/*.c custodian/*.c demo/*.c bench/*.c tests/unit/*.c tests/fuzz/*.c)
 tidy: $(patsubst %.c,$(BUILD)/tidy/%.ok,$(TIDY_SRC))
 $(BUILD)/tidy/%.ok: %.c .clang-tidy
 	@mkdir -p $(@D)

@@ -1,6 +1,10 @@
 /* Judges one request by its headers and its body: who signed it, when, and whether it is for this node. */
 #include "judge.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "base/options.h"
 #include "wire/seal.h"
 
@@ -28,6 +32,15 @@ static const struct verdict_answer answers[VERDICT_COUNT] = {
 
 const struct verdict_answer *verdict_answer(enum verdict verdict) {
     return &answers[verdict];
+}
+
+/* A number in its one form: the text that is signed is made from it, and is to be the header's own. */
+static bool parse_timestamp(const char *text, int64_t *timestamp) {
+    char again[24];
+    if (!int_parse(text, 0, INT64_MAX, timestamp))
+        return false;
+    (void)snprintf(again, sizeof again, "%" PRId64, *timestamp);
+    return strcmp(again, text) == 0;
 }
 
 /* With secrets by one of them and never by a key, and the other way round. */
@@ -69,7 +82,7 @@ enum verdict judge(const struct judge_rules *rules, const struct judge_request *
     int64_t timestamp;
 
     if (!request->webhook_id || !request->timestamp || !request->signature ||
-        !int_parse(request->timestamp, 0, INT64_MAX, &timestamp) || !is_signed(rules, request, timestamp, secret))
+        !parse_timestamp(request->timestamp, &timestamp) || !is_signed(rules, request, timestamp, secret))
         return VERDICT_BAD_SIGNATURE;
     if (timestamp < now_s - TIMESTAMP_SKEW_MAX_S || timestamp > now_s + TIMESTAMP_SKEW_MAX_S)
         return VERDICT_BAD_TIME;

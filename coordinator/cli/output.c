@@ -58,13 +58,17 @@ static char *array_text(const json_t *array) {
     return text;
 }
 
+static char *without_controls(char *text) {
+    for (char *c = text; *c; c++)
+        if (iscntrl((unsigned char)*c))
+            *c = '?';
+    return text;
+}
+
 char *output_text(const json_t *value) {
     switch (value ? json_typeof(value) : JSON_NULL) {
     case JSON_STRING: {
-        char *text = must(strdup(json_string_value(value)));
-        for (char *c = text; *c; c++)
-            if (iscntrl((unsigned char)*c))
-                *c = '?';
+        char *text = without_controls(must(strdup(json_string_value(value))));
         if (is_time(text))
             shorten_time(text);
         return text;
@@ -82,7 +86,7 @@ char *output_text(const json_t *value) {
     case JSON_REAL:
         break;
     }
-    return must(json_dumps(value, JSON_ENCODE_ANY));
+    return without_controls(must(json_dumps(value, JSON_ENCODE_ANY)));
 }
 
 /* Characters of an UTF-8 text, each taken to be one column wide. */

@@ -50,8 +50,60 @@ static bool get_state(const PGresult *result, int row, int column, enum round_st
     return false;
 }
 
+/* The database is believed in what it decides, not in what can be seen to be wrong: every column of a row has its size
+ * and its range, or the row is refused. A letter stands for each column:
+ *   b boolean    2 4 8 an integer of so many bytes    n one of 4 bytes, not negative
+ *   c the clock, from 1970 to 9999    d a time left or past, no longer than that
+ *   t text    o text or null    i an identifier    x bytes
+ * Numbers and bytes may be null, which reads as 0 and as nothing. */
+static bool is_shaped(const PGresult *result, int row, int column, char letter) {
+    static const int64_t last_us = INT64_C(253402300799) * 1000000;
+    const char *value = PQgetvalue(result, row, column);
+    int size = PQgetlength(result, row, column);
+    if (PQgetisnull(result, row, column)) {
+        return letter != 't' && letter != 'i';
+    }
+    switch (letter) {
+    case 'b':
+        return size == 1;
+    case '2':
+    case '4':
+    case '8':
+        return size == letter - '0';
+    case 'n':
+        return size == 4 && get_int4(result, row, column) >= 0;
+    case 'c':
+        return size == 8 && get_int8(result, row, column) >= 0 && get_int8(result, row, column) <= last_us;
+    case 'd':
+        return size == 8 && get_int8(result, row, column) >= -last_us && get_int8(result, row, column) <= last_us;
+    case 't':
+    case 'o':
+        return strlen(value) == (size_t)size;
+    case 'i':
+        return strlen(value) == (size_t)size && identifier_valid(value);
+    default:
+        return true;
+    }
+}
+
+static bool is_row(const PGresult *result, int row, const char *shape) {
+    if (row >= PQntuples(result) || PQnfields(result) != (int)strlen(shape)) {
+        return false;
+    }
+    for (int column = 0; shape[column] != '\0'; column++) {
+        if (!is_shaped(result, row, column, shape[column])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_one_row(const PGresult *result, const char *shape) {
+    return PQntuples(result) == 1 && is_row(result, 0, shape);
+}
+
 bool worker_joined(const PGresult *result, struct joined_row *out) {
-    if (PQntuples(result) != 1 || PQnfields(result) != 3 || PQgetlength(result, 0, 1) > ROUND_ID_MAX) {
+    if (!is_one_row(result, "4i4")) {
         return false;
     }
     out->instance = get_int4(result, 0, 0);
@@ -61,7 +113,7 @@ bool worker_joined(const PGresult *result, struct joined_row *out) {
 }
 
 bool worker_tick(const PGresult *result, struct tick_row *out) {
-    if (PQntuples(result) != 1 || PQnfields(result) != 9) {
+    if (!is_one_row(result, "bnnnbxdc8")) {
         return false;
     }
     *out = (struct tick_row){.alive = get_bool(result, 0, 0),
@@ -77,7 +129,7 @@ bool worker_tick(const PGresult *result, struct tick_row *out) {
 }
 
 bool worker_node_version(const PGresult *result, int row, struct node_version_row *out) {
-    if (PQnfields(result) != 5) {
+    if (!is_row(result, row, "42tot")) {
         return false;
     }
     *out = (struct node_version_row){.version = get_int4(result, row, 0),
@@ -85,15 +137,15 @@ bool worker_node_version(const PGresult *result, int row, struct node_version_ro
                                      .url = get_text(result, row, 2),
                                      .backup_url = get_text(result, row, 3),
                                      .receipt_key = get_text(result, row, 4)};
-    return out->url != NULL && out->receipt_key != NULL;
+    return true;
 }
 
 bool worker_held(const PGresult *result) {
-    return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
+    return is_one_row(result, "b") && get_bool(result, 0, 0);
 }
 
 bool worker_watched(const PGresult *result, struct watch_row *out) {
-    if (PQntuples(result) != 1 || PQnfields(result) != 4) {
+    if (!is_one_row(result, "4bbb")) {
         return false;
     }
     *out = (struct watch_row){.peer = get_int4(result, 0, 0),
@@ -104,7 +156,7 @@ bool worker_watched(const PGresult *result, struct watch_row *out) {
 }
 
 bool worker_released(const PGresult *result, int row, struct round_row *out) {
-    if (PQnfields(result) != 2) {
+    if (!is_row(result, row, "8t")) {
         return false;
     }
     *out = (struct round_row){.round_no = get_int8(result, row, 0), .ended_after_us = -1};
@@ -112,20 +164,20 @@ bool worker_released(const PGresult *result, int row, struct round_row *out) {
 }
 
 bool worker_is_joined(const PGresult *result) {
-    return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
+    return is_one_row(result, "b") && get_bool(result, 0, 0);
 }
 
 bool worker_durability(const PGresult *result, int row, struct durability_row *out) {
-    if (PQnfields(result) != 3) {
+    if (!is_row(result, row, "ttt")) {
         return false;
     }
     *out = (struct durability_row){
         .setting = get_text(result, row, 0), .value = get_text(result, row, 1), .risk = get_text(result, row, 2)};
-    return out->setting != NULL && out->value != NULL && out->risk != NULL;
+    return true;
 }
 
 bool worker_left(const PGresult *result) {
-    return PQntuples(result) == 1 && PQnfields(result) == 1 && get_bool(result, 0, 0);
+    return is_one_row(result, "b") && get_bool(result, 0, 0);
 }
 
 static void get_route(const PGresult *result, int row, int column, struct route_row *out) {
@@ -137,7 +189,7 @@ static void get_route(const PGresult *result, int row, int column, struct route_
 }
 
 bool worker_work(const PGresult *result, int row, struct work_row *out) {
-    if (PQnfields(result) != 30) {
+    if (!is_row(result, row, "8i8tbbddddd224nxb2b2bd2b2bdcx2")) {
         return false;
     }
     *out = (struct work_row){.round_no = get_int8(result, row, 0),
@@ -161,13 +213,13 @@ bool worker_work(const PGresult *result, int row, struct work_row *out) {
                              .payload = (const unsigned char *)get_text(result, row, 28)};
     get_route(result, row, 17, &out->route[ROUTE_PRIMARY]);
     get_route(result, row, 22, &out->route[ROUTE_BACKUP]);
-    return get_state(result, row, 3, &out->state) && out->round_id != NULL &&
+    return get_state(result, row, 3, &out->state) && out->state < ROUND_STATE_COUNT &&
            (out->node_id == 0 || PQgetlength(result, row, 15) == SHA256_BYTES) &&
            (out->payload == NULL || PQgetlength(result, row, 28) == out->payload_bytes);
 }
 
 bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) {
-    if (PQnfields(result) != 3) {
+    if (!is_row(result, row, "82x")) {
         return false;
     }
     *out = (struct envelope_row){.round_no = get_int8(result, row, 0),
@@ -178,7 +230,7 @@ bool worker_envelope(const PGresult *result, int row, struct envelope_row *out) 
 }
 
 bool worker_reserved(const PGresult *result, int row, struct reserve_row *out) {
-    if (PQnfields(result) != 7) {
+    if (!is_row(result, row, "82t2btc")) {
         return false;
     }
     *out = (struct reserve_row){.key = {.round_no = get_int8(result, row, 0),
@@ -193,7 +245,7 @@ bool worker_reserved(const PGresult *result, int row, struct reserve_row *out) {
 }
 
 bool worker_recorded(const PGresult *result, int row, struct round_row *out) {
-    if (PQnfields(result) != 4) {
+    if (!is_row(result, row, "8tbd")) {
         return false;
     }
     *out = (struct round_row){.round_no = get_int8(result, row, 0),
@@ -203,7 +255,7 @@ bool worker_recorded(const PGresult *result, int row, struct round_row *out) {
 }
 
 bool worker_escalated(const PGresult *result, int row, struct round_row *out) {
-    if (PQnfields(result) != 5) {
+    if (!is_row(result, row, "8tbbb")) {
         return false;
     }
     *out = (struct round_row){.round_no = get_int8(result, row, 0),
@@ -215,7 +267,7 @@ bool worker_escalated(const PGresult *result, int row, struct round_row *out) {
 }
 
 bool worker_settled(const PGresult *result, int row, struct round_row *out) {
-    if (PQnfields(result) != 4) {
+    if (!is_row(result, row, "8tbd")) {
         return false;
     }
     *out = (struct round_row){.round_no = get_int8(result, row, 0),

@@ -112,7 +112,7 @@ static void ticked(struct beat *beat, const PGresult *result) {
         return;
     }
     coordinator_heard_clock(c, row.now_us);
-    for (int i = 0; i < row.dead_lettered; i++) {
+    for (int i = 0; i < row.dead_lettered && i < TICK_ROUNDS_MAX; i++) {
         metrics_closed(&c->metrics, ROUND_DEAD_LETTERED, -1.);
     }
     c->metrics.fenced += (uint64_t)row.fenced;

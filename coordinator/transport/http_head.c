@@ -20,7 +20,7 @@ static int status_of(const char *line, size_t size) {
         return 0;
     const char *code = line + at + 2;
     if (!is_digit(code[0]) || !is_digit(code[1]) || !is_digit(code[2]) ||
-        (size > at + 5 && strchr(" \r\n", code[3]) == NULL))
+        (size > at + 5 && memchr(" \r\n", code[3], 3) == NULL))
         return 0;
     int status = (code[0] - '0') * 100 + (code[1] - '0') * 10 + (code[2] - '0');
     return status >= 100 && status <= 599 ? status : 0;

@@ -121,8 +121,8 @@ static void test_missing_headers(void **state) {
 
 static void test_timestamps_that_are_no_number(void **state) {
     (void)state;
-    static const char *const texts[] = {"",      " 1700000000",         "1700000000 ", "+1700000000",
-                                        "1.7e9", "99999999999999999999"};
+    static const char *const texts[] = {"",      " 1700000000",          "1700000000 ", "+1700000000",
+                                        "1.7e9", "99999999999999999999", "01700000000", "-0"};
     struct envelope_key key;
     const struct secret *secret;
     for (size_t i = 0; i < COUNT(texts); i++) {

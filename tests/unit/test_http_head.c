@@ -93,6 +93,9 @@ static void status_lines(void **state) {
     struct http_head head = {0};
     assert_int_equal(FEED(&head, "HTTP/1.1 100 Go on\r\n\r\nrubbish\r\n"), HEAD_WRONG);
     assert_int_equal(FEED(&head, "HTTP/1.1 200 OK\r\n\r\n"), HEAD_WRONG); /* for good */
+
+    struct http_head with_zero = {0};
+    assert_int_equal(FEED(&with_zero, "HTTP/1.1 200\0 OK\r\n"), HEAD_WRONG);
 }
 
 static void spoiled_fields(void **state) {
