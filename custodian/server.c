@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/connections.h"
 #include "base/log.h"
 #include "base/options.h"
-#include "connections.h"
 #include "writer.h"
 
 enum {

@@ -13,6 +13,9 @@ BEGIN
             COALESCE((cardinality(p_node_ids) * p_rounds)::text, 'NULL'), COALESCE(cardinality(p_payloads)::text, 'NULL')),
             'Give two plain arrays that fit together, subscripted from 1.');
     END IF;
+    IF cardinality(p_node_ids) > 32767 THEN
+        PERFORM quorate_store.invalid(format('one call names %s nodes', cardinality(p_node_ids)), 'There are at most 32767.');
+    END IF;
     IF array_position(p_node_ids, NULL) IS NOT NULL THEN
         PERFORM quorate_store.invalid('a node id is NULL');
     END IF;
@@ -87,7 +90,7 @@ BEGIN
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate.distribute(text, bigint, int[], bytea[]) IS
-'Stores envelopes of an open round for delivery. nonce: the round''s own. node_ids[i] is sent payloads[i]: 1 byte..16 MiB each, at most 256 MiB in one call.
+'Stores envelopes of an open round for delivery. nonce: the round''s own. node_ids[i] is sent payloads[i]: 1 byte..16 MiB each, at most 32767 and 256 MiB in one call.
 Result: one row per envelope in the order given, with the first verdict that matches: unknown_round, stale_nonce, unknown_node, invalid_payload,
 unsealed (by its first bytes, in a round that was opened with require_sealed), duplicate (the same bytes as before by SHA-256: harmless), conflict,
 round_closed, accepted. Refusals do not abort the caller''s other envelopes; each is a row in quorate.rejections.

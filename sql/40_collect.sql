@@ -184,7 +184,8 @@ BEGIN
                                WHERE x.rejected_at < ended_before AND x.verdict = 'unknown_round'
                                  AND NOT EXISTS (SELECT FROM quorate_store.ledger l JOIN quorate_store.round r ON r.round_no = l.round_no
                                                   WHERE l.round_id = x.round_id)
-                               ORDER BY x.rejection_no LIMIT max_rounds);
+                               -- All that are left with the last rounds: who repeats until 0 leaves no old one behind.
+                               ORDER BY x.rejection_no LIMIT CASE WHEN cardinality(v_pruned) >= max_rounds THEN max_rounds END);
     RETURN COALESCE(cardinality(v_pruned), 0);
 END $$;
 COMMENT ON FUNCTION quorate.prune_rounds(timestamptz, int) IS

@@ -28,6 +28,10 @@ bool told_news(struct told *told, const char *reason, int64_t quiet_us) {
         }
     }
     if (at == told->next) {
+        int64_t crowd_us = quiet_us < TOLD_PAUSE_US ? quiet_us : TOLD_PAUSE_US;
+        if (told->reasons[at].hash != 0 && now_us - told->reasons[at].at_us < crowd_us) {
+            return false;
+        }
         told->next = (told->next + 1) % TOLD_REASONS;
     }
     told->reasons[at].hash = hash;

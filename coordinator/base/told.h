@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 
-enum { TOLD_REASONS = 8 };
+enum { TOLD_REASONS = 8, TOLD_PAUSE_US = 30000000 };
 
 /* Start from a struct of zeros. */
 struct told {
@@ -21,7 +21,8 @@ struct told {
 };
 
 /* True when `reason` is to be logged now: it is new since the last time that all was well, and was not logged within
- * the last `quiet_us`. Reasons that take turns count each. */
+ * the last `quiet_us`. Reasons that take turns count each, but there are never more than TOLD_REASONS within
+ * TOLD_PAUSE_US (or `quiet_us`, if that is shorter): who can make up reasons cannot flood the log. */
 bool told_news(struct told *told, const char *reason, int64_t quiet_us) MUST_CHECK;
 
 /* All is well again. True: something had been logged since it was well the last time. */

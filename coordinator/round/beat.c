@@ -12,7 +12,6 @@
 static const double TICK_S = 0.5, TICK_SOONEST_S = 0.02;
 /* A call without an answer for so long: the connection is half open. */
 static const double SILENCE_MAX_S = 5.0;
-static const int64_t TOLD_QUIET_US = 30000000;
 enum { TICK_ROUNDS_MAX = 1000, COUNT_EVERY = 20, RESTART_AFTER = 4 };
 
 static void wake_in(struct beat *beat, double seconds) {
@@ -69,7 +68,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
         static const char WHY[] =
             "no answer to the heartbeat within 5 s: commits wait for a standby, a lock is held, or "
             "the connection is half open";
-        if (told_news(&beat->told, WHY, TOLD_QUIET_US)) {
+        if (told_news(&beat->told, WHY, TOLD_PAUSE_US)) {
             log_event(LOG_WARN, "beat_failed", "error=\"%s\"", WHY);
         }
         db_session_restart(beat->session, WHY, NULL);
@@ -248,7 +247,7 @@ static void note_error(struct beat *beat, const PGresult *result) {
     beat->quiet = beat->quiet || (sqlstate != NULL && strcmp(sqlstate, "54000") == 0);
     snprintf(beat->last_error, sizeof beat->last_error, "%s %s%s", sqlstate != NULL ? sqlstate : "-",
              message != NULL ? message : "connection lost", hint);
-    if (told_news(&beat->told, beat->last_error, TOLD_QUIET_US)) {
+    if (told_news(&beat->told, beat->last_error, TOLD_PAUSE_US)) {
         log_event(LOG_WARN, "beat_failed", "error=%s", log_quote(beat->last_error, quoted, sizeof quoted));
     }
 }
@@ -277,9 +276,21 @@ static bool on_result(void *context, PGresult *result) {
     }
 }
 
+static void on_hint_due(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct beat *beat = watcher->data;
+    beat->coordinator->work = true;
+}
+
 static void on_notified(void *context, const char *channel, const char *payload) {
     struct beat *beat = context;
-    beat->coordinator->work = true;
+    double wait_s = hints_wait(&beat->hints, coordinator_time(beat->coordinator));
+    if (wait_s <= 0) {
+        beat->coordinator->work = true;
+    } else if (!ev_is_active(&beat->hint_timer)) {
+        ev_timer_set(&beat->hint_timer, wait_s, 0.);
+        ev_timer_start(beat->coordinator->loop, &beat->hint_timer);
+    }
     hearing_heard(&beat->hearing, channel, payload);
 }
 
@@ -291,7 +302,8 @@ bool beat_start(struct beat *beat, struct coordinator *coordinator) {
                                                       .statements = worker_statements};
     beat->coordinator = coordinator;
     ev_init(&beat->timer, on_timer);
-    beat->timer.data = beat;
+    ev_init(&beat->hint_timer, on_hint_due);
+    beat->timer.data = beat->hint_timer.data = beat;
     const char *conninfo = coordinator_listen_conninfo(coordinator);
     hearing_init(&beat->hearing, coordinator->loop, conninfo, coordinator->instance_id);
     beat->session = db_session_new(coordinator->loop, conninfo, coordinator->application_name, "beat", &HANDLER, beat);
@@ -303,6 +315,7 @@ void beat_free(struct beat *beat) {
         return;
     }
     ev_timer_stop(beat->coordinator->loop, &beat->timer);
+    ev_timer_stop(beat->coordinator->loop, &beat->hint_timer);
     hearing_stop(&beat->hearing);
     db_session_free(beat->session);
     PQclear(beat->answer);

@@ -9,6 +9,7 @@
 #include "base/told.h"
 #include "db/session.h"
 #include "round/hearing.h"
+#include "round/hints.h"
 
 struct coordinator;
 
@@ -18,6 +19,8 @@ struct beat {
     struct coordinator *coordinator;
     struct db_session *session;
     struct hearing hearing; /* whether notifications come */
+    struct hints hints;
+    ev_timer hint_timer; /* while a hint waits */
     ev_timer timer;
     enum beat_call call; /* under way */
     PGresult *answer;    /* of that call, until its commit is confirmed */

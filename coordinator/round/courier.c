@@ -78,19 +78,12 @@ static int64_t next_wait_us(const struct round *round, int attempt, int64_t retr
     return wait_us < left_us ? wait_us : left_us + PAST_DEADLINE_US;
 }
 
-/* Every attempt at debug level; what is wrong with a node once, and again only when it changes. */
+/* Every attempt at debug level; what is wrong with a node once while it lasts, and not often if it comes and goes. */
 static void log_outcome(const struct parcel *parcel, enum outcome outcome, const struct http_answer *answer) {
-    char round_id[ROUND_ID_MAX + 1], detail[sizeof answer->detail * 2 + 3],
-        complaint[sizeof parcel->endpoint->complaint];
-    struct endpoint *endpoint = parcel->endpoint;
-    bool news;
-    if (outcome == OUTCOME_ACK) {
-        news = endpoint->complaint[0] != '\0';
-        endpoint->complaint[0] = '\0';
-    } else {
-        snprintf(complaint, sizeof complaint, "%s %d %s", outcome_name(outcome), answer->status, answer->detail);
-        news = log_changed(endpoint->complaint, sizeof endpoint->complaint, complaint);
-    }
+    char round_id[ROUND_ID_MAX + 1], detail[sizeof answer->detail * 2 + 3], complaint[160];
+    snprintf(complaint, sizeof complaint, "%s %s", outcome_name(outcome), answer->detail);
+    bool news = outcome == OUTCOME_ACK ? told_over(&parcel->endpoint->told)
+                                       : told_news(&parcel->endpoint->told, complaint, TOLD_PAUSE_US);
     log_event(!news                    ? LOG_DEBUG
               : outcome == OUTCOME_ACK ? LOG_INFO
                                        : LOG_WARN,

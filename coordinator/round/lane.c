@@ -16,7 +16,6 @@ static const double QUIET_S = 10.;
 static const double PATIENCE_S = 0.005;
 static const size_t BATCH_LIMIT = 512;
 static const unsigned RESTART_AFTER = 8; /* failed batches in a row */
-static const int64_t TOLD_QUIET_US = 30000000;
 /* A batch without an answer for so long, while the heartbeat is answered: its session hangs, behind a pooler or in the
  * server, and its rounds with it. */
 static const double SILENCE_MAX_S = 20.;
@@ -159,7 +158,7 @@ static void greeted(struct lane *lane) {
     if (!lane->greeted) {
         lane->batch.load_failed = true;
         lane->failures = 5; /* a long pause, but no new connection */
-        if (told_news(&lane->told, "another database", TOLD_QUIET_US)) {
+        if (told_news(&lane->told, "another database", TOLD_PAUSE_US)) {
             log_event(LOG_ERROR, "another_database",
                       "reason=\"--db and --listen-db lead to different databases\" hint=\"give the same one twice\"");
         }
@@ -186,7 +185,7 @@ void lane_check(struct lane *lane) {
     static const char WHY[] = "no answer to a batch within 20 s, though the heartbeat is answered";
     if (lane->batch.under_way && db_session_ready(lane->session) &&
         coordinator_time(lane->coordinator) - lane->batch.began > SILENCE_MAX_S) {
-        if (told_news(&lane->told, WHY, TOLD_QUIET_US)) {
+        if (told_news(&lane->told, WHY, TOLD_PAUSE_US)) {
             log_event(LOG_WARN, "batch_failed", "error=\"%s\"", WHY);
         }
         db_session_restart(lane->session, WHY, NULL);
@@ -286,7 +285,7 @@ static void note_error(struct lane *lane, const PGresult *result) {
     }
     snprintf(lane->last_error, sizeof lane->last_error, "%s %s", sqlstate != NULL ? sqlstate : "-",
              message != NULL ? message : "connection lost");
-    if (told_news(&lane->told, lane->last_error, TOLD_QUIET_US)) {
+    if (told_news(&lane->told, lane->last_error, TOLD_PAUSE_US)) {
         log_event(LOG_WARN, "batch_failed", "error=%s", log_quote(lane->last_error, quoted, sizeof quoted));
     }
 }

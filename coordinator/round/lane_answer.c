@@ -8,9 +8,11 @@
 
 static const double LOCKED_PAUSE_S = LOCKED_PAUSE_MS / 1e3;
 
-static void bad_shape(const char *call) {
-    log_event(LOG_ERROR, "unexpected_rows",
-              "call=%s hint=\"the database's functions are of another version: run quorate migrate\"", call);
+static void bad_shape(struct lane *lane, const char *call) {
+    if (told_news(&lane->told, call, TOLD_PAUSE_US)) {
+        log_event(LOG_ERROR, "unexpected_rows",
+                  "call=%s hint=\"the database's functions are of another version: run quorate migrate\"", call);
+    }
 }
 
 static bool is_locked(const PGresult *result, int64_t round_no) {
@@ -54,7 +56,7 @@ static void answer_record(struct lane *lane, const PGresult *result) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct round_row row;
         if (!worker_recorded(result, i, &row)) {
-            bad_shape("record");
+            bad_shape(lane, "record");
             return;
         }
         count_end(c, &row);
@@ -70,7 +72,7 @@ static void answer_reserve(struct lane *lane, const PGresult *result) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct reserve_row row;
         if (!worker_reserved(result, i, &row)) {
-            bad_shape("reserve");
+            bad_shape(lane, "reserve");
             return;
         }
         coordinator_heard_clock(c, row.now_us);
@@ -98,7 +100,7 @@ static void answer_escalate(struct lane *lane, const PGresult *result) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct round_row row;
         if (!worker_escalated(result, i, &row)) {
-            bad_shape("escalate");
+            bad_shape(lane, "escalate");
             return;
         }
         struct round *round = round_find(c, row.round_no);
@@ -123,7 +125,7 @@ static void answer_settle(struct lane *lane, const PGresult *result) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct round_row row;
         if (!worker_settled(result, i, &row)) {
-            bad_shape("settle");
+            bad_shape(lane, "settle");
             return;
         }
         count_end(c, &row);
@@ -152,7 +154,7 @@ static void answer_release(struct lane *lane, const PGresult *result) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct round_row row;
         if (!worker_released(result, i, &row)) {
-            bad_shape("release");
+            bad_shape(lane, "release");
             return;
         }
         struct round *round = round_find(c, row.round_no);
@@ -182,10 +184,10 @@ static void merge(struct lane *lane, const PGresult *result) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct work_row row;
         if (!worker_work(result, i, &row)) {
-            bad_shape("claim");
+            bad_shape(lane, "claim");
             return;
         }
-        if (!round_merge(c, lane, &row)) {
+        if (!round_merge(c, lane, &row) && told_news(&lane->told, "round_not_taken", TOLD_PAUSE_US)) {
             log_event(LOG_ERROR, "round_not_taken", "round_no=%lld node=%d version=%d", (long long)row.round_no,
                       row.node_id, row.node_version);
         }
@@ -213,6 +215,9 @@ static void answer_work(struct lane *lane, enum lane_step step) {
     lane->work_asked_at = lane->batch.began;
     if (PQntuples(result) > 0 && worker_work(result, 0, &first)) {
         coordinator_heard_clock(c, first.now_us);
+    }
+    if (step == LANE_CLAIM && count == 0) {
+        hints_fruitless(&c->beat.hints, coordinator_time(c));
     }
     if (step == LANE_CLAIM) {
         c->metrics.claimed += count;
@@ -269,7 +274,7 @@ void lane_answer_loads(struct lane *lane) {
     for (int i = 0; result != NULL && i < PQntuples(result); i++) {
         struct envelope_row row;
         if (!worker_envelope(result, i, &row)) {
-            bad_shape("envelopes");
+            bad_shape(lane, "envelopes");
             return;
         }
         struct round *round = round_find(c, row.round_no);
@@ -296,7 +301,7 @@ void lane_answer_nodes(struct lane *lane) {
     for (int i = 0; i < PQntuples(result); i++) {
         struct node_version_row row;
         if (!worker_node_version(result, i, &row) || !node_add(&lane->coordinator->nodes, &row)) {
-            bad_shape("node_versions");
+            bad_shape(lane, "node_versions");
         }
     }
     merge(lane, lane->held_work);

@@ -278,7 +278,9 @@ void lane_give_up(struct lane *lane) {
         }
         lane->batch.release_count = 0;
     }
-    log_event(LOG_ERROR, "given_up", "round_no=%lld sqlstate=%s", (long long)round_no, lane->batch.sqlstate);
+    if (told_news(&lane->told, "given_up", TOLD_PAUSE_US)) {
+        log_event(LOG_ERROR, "given_up", "round_no=%lld sqlstate=%s", (long long)round_no, lane->batch.sqlstate);
+    }
 }
 
 static void requeue_tracks(struct lane *lane, const struct attempt_key *keys, size_t count, enum track_state expected) {

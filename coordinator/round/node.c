@@ -60,8 +60,9 @@ static void take_key(const struct node_book *book, struct node *node, const char
         node->obstacle = "the key of the node is no Ed25519 key: no receipt could count";
     }
     if (node->obstacle != NULL) {
+        char key[128];
         log_event(LOG_WARN, node->symmetric ? "secret_missing" : "key_unusable", "node=%d key=%s hint=\"%s\"",
-                  node->node_id, receipt_key,
+                  node->node_id, log_quote(receipt_key, key, sizeof key),
                   node->symmetric ? "start it with --node-secrets FILE that has it"
                                   : "add the node again with the key that quorate keygen printed for it");
     }

@@ -9,6 +9,7 @@
 #include <uthash.h>
 
 #include "base/check.h"
+#include "base/told.h"
 #include "db/worker.h"
 #include "wire/key.h"
 #include "wire/secret.h"
@@ -24,7 +25,7 @@ struct endpoint {
     double hold_s;      /* how long a slot is held, smoothed */
     double answered_at; /* when it last gave an answer, by the loop's clock */
     struct track *queue;
-    char complaint[160]; /* what the log was told last; "" while it acks */
+    struct told told; /* what is wrong with it */
     char url[];
 };
 

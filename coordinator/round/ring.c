@@ -97,7 +97,9 @@ static void on_sync(struct ring *ring) {
     if (!answered) {
         wake_in(ring, PAUSE_S);
     } else if (!worker_watched(answer, &row)) {
-        log_event(LOG_ERROR, "unexpected_rows", "call=watch hint=\"run quorate migrate\"");
+        if (log_changed(ring->last_error, sizeof ring->last_error, "unexpected rows")) {
+            log_event(LOG_ERROR, "unexpected_rows", "call=watch hint=\"run quorate migrate\"");
+        }
         wake_in(ring, PAUSE_S);
     } else {
         ring->last_error[0] = '\0';

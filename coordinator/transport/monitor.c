@@ -7,17 +7,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/connections.h"
 #include "base/listener.h"
 
-enum { CONNECTIONS_MAX = 32, IDLE_TIMEOUT_S = 10 };
+/* A stranger may hold neither all connections nor one for long. */
+enum { CONNECTIONS_MAX = 32, CONNECTIONS_PER_PEER = 16, REQUEST_BYTES = 8 * 1024, REQUEST_US = 10000000 };
+static const double EXPIRE_EVERY_S = 1.;
 
 struct monitor {
     struct ev_loop *loop;
     struct MHD_Daemon *daemon;
+    struct connections *connections;
     struct monitor_source source;
     void *context;
-    ev_io io; /* the daemon's own epoll descriptor */
-    ev_timer timer;
+    ev_io io;        /* the daemon's own epoll descriptor */
+    ev_timer timer;  /* the daemon's own */
+    ev_timer expiry; /* looks for connections whose time is up */
     int port;
 };
 
@@ -80,6 +85,39 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
     return reply_line(connection, MHD_HTTP_NOT_FOUND, "try /healthz, /readyz or /metrics\n");
 }
 
+static struct connection *tracked(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info != NULL ? info->socket_context : NULL;
+}
+
+static void on_request_end(void *context, struct MHD_Connection *connection, void **seen,
+                           enum MHD_RequestTerminationCode how) {
+    struct monitor *monitor = context;
+    struct connection *track = tracked(connection);
+    (void)seen, (void)how;
+    if (track != NULL) {
+        connection_end_request(monitor->connections, track);
+    }
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
+                          enum MHD_ConnectionNotificationCode what) {
+    struct monitor *monitor = context;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *socket_context = info != NULL ? connections_add(monitor->connections, info->connect_fd) : NULL;
+    } else if (*socket_context != NULL) {
+        connections_remove(monitor->connections, *socket_context);
+        *socket_context = NULL;
+    }
+}
+
+static void on_expiry(struct ev_loop *loop, ev_timer *watcher, int events) {
+    (void)loop, (void)events;
+    struct monitor *monitor = watcher->data;
+    connections_expire(monitor->connections);
+}
+
 static void turn(struct monitor *monitor) {
     MHD_UNSIGNED_LONG_LONG timeout_ms;
     MHD_run(monitor->daemon);
@@ -100,6 +138,15 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     turn(watcher->data);
 }
 
+/* The daemon closes the listener with itself. */
+static struct MHD_Daemon *start_daemon(struct monitor *monitor, int listener) {
+    return MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, monitor, MHD_OPTION_LISTEN_SOCKET, listener,
+                            MHD_OPTION_NOTIFY_CONNECTION, on_connection, monitor, MHD_OPTION_NOTIFY_COMPLETED,
+                            on_request_end, monitor, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)CONNECTIONS_PER_PEER,
+                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES, MHD_OPTION_END);
+}
+
 struct monitor *monitor_start(struct ev_loop *loop, const char *address, const struct monitor_source *source,
                               void *context, struct error *err) {
     char bound[LISTENER_ADDRESS];
@@ -109,14 +156,13 @@ struct monitor *monitor_start(struct ev_loop *loop, const char *address, const s
         error_set(err, EXIT_UNEXPECTED, "out of memory");
         return NULL;
     }
-    if (!listener_open("--metrics", address, &listener, bound, &port, err)) {
-        free(monitor);
-        return NULL;
+    *monitor = (struct monitor){.loop = loop, .source = *source, .context = context};
+    monitor->connections = connections_new(REQUEST_US, REQUEST_US, err);
+    if (monitor->connections == NULL || !listener_open("--metrics", address, &listener, bound, &port, err)) {
+        goto failed;
     }
-    *monitor = (struct monitor){.loop = loop, .source = *source, .context = context, .port = port};
-    monitor->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, monitor, MHD_OPTION_LISTEN_SOCKET,
-                                       listener, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
-                                       MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_TIMEOUT_S, MHD_OPTION_END);
+    monitor->port = port;
+    monitor->daemon = start_daemon(monitor, listener);
     const union MHD_DaemonInfo *info =
         monitor->daemon != NULL ? MHD_get_daemon_info(monitor->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
     if (info == NULL) {
@@ -126,14 +172,19 @@ struct monitor *monitor_start(struct ev_loop *loop, const char *address, const s
         } else {
             close(listener);
         }
-        free(monitor);
-        return NULL;
+        goto failed;
     }
     ev_io_init(&monitor->io, on_io, info->epoll_fd, EV_READ);
     ev_init(&monitor->timer, on_timer);
-    monitor->io.data = monitor->timer.data = monitor;
+    ev_timer_init(&monitor->expiry, on_expiry, EXPIRE_EVERY_S, EXPIRE_EVERY_S);
+    monitor->io.data = monitor->timer.data = monitor->expiry.data = monitor;
     ev_io_start(loop, &monitor->io);
+    ev_timer_start(loop, &monitor->expiry);
     return monitor;
+failed:
+    connections_free(monitor->connections);
+    free(monitor);
+    return NULL;
 }
 
 int monitor_port(const struct monitor *monitor) {
@@ -146,6 +197,8 @@ void monitor_free(struct monitor *monitor) {
     }
     ev_io_stop(monitor->loop, &monitor->io);
     ev_timer_stop(monitor->loop, &monitor->timer);
+    ev_timer_stop(monitor->loop, &monitor->expiry);
     MHD_stop_daemon(monitor->daemon);
+    connections_free(monitor->connections);
     free(monitor);
 }

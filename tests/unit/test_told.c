@@ -60,6 +60,26 @@ static void the_oldest_reason_gives_way(void **state) {
     assert_true(told_news(&told, "a", 0));
 }
 
+/* Whoever can make up reasons gets no more lines than there are places for them. */
+static void made_up_reasons_do_not_flood_the_log(void **state) {
+    (void)state;
+    struct told told = {0};
+    int news = 0;
+    for (char a = 'a'; a <= 'z'; a++) {
+        for (char b = 'a'; b <= 'z'; b++) {
+            const char reason[] = {a, b, '\0'};
+            news += told_news(&told, reason, TOLD_PAUSE_US);
+            (void)told_over(&told);
+        }
+    }
+    assert_int_equal(news, TOLD_REASONS);
+    assert_false(told_news(&told, "another", INT64_MAX));
+    for (int i = 0; i < TOLD_REASONS; i++) {
+        told.reasons[i].at_us -= TOLD_PAUSE_US;
+    }
+    assert_true(told_news(&told, "another", INT64_MAX));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fault_that_lasts_is_news_once),
@@ -67,6 +87,7 @@ int main(void) {
         cmocka_unit_test(numbers_make_no_other_fault),
         cmocka_unit_test(a_fault_that_comes_and_goes_is_not_told_within_its_quiet_time),
         cmocka_unit_test(the_oldest_reason_gives_way),
+        cmocka_unit_test(made_up_reasons_do_not_flood_the_log),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

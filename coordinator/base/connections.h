@@ -1,7 +1,7 @@
 /* Hard time limits for connections: the HTTP library's own time-out starts anew with every byte, which a slow client
  * can send for ever. */
-#ifndef CUSTODIAN_CONNECTIONS_H
-#define CUSTODIAN_CONNECTIONS_H
+#ifndef QUORATE_BASE_CONNECTIONS_H
+#define QUORATE_BASE_CONNECTIONS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Watches every connection's deadline from outside the HTTP library, and empties the set when the program stops. */
-#include "connections.h"
+#include "base/connections.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
