@@ -11,6 +11,7 @@
 #include "cli/common.h"
 #include "cli/output.h"
 #include "db/calls.h"
+#include "round/hints.h"
 
 enum {
     SECOND_US = 1000 * 1000,
@@ -108,6 +109,16 @@ static bool learn_deadline(struct collect *collect, struct db_client *client, st
     return true;
 }
 
+/* Anyone may notify: after many looks for nothing the next one waits a little, whatever hints come. */
+static void pace(struct hints *hints) {
+    double now = (double)clock_monotonic_us() / SECOND_US;
+    hints_fruitless(hints, now);
+    double wait_s = hints_wait(hints, now);
+    struct timespec pause = {.tv_nsec = (long)(wait_s * 1e9)};
+    if (wait_s > 0)
+        nanosleep(&pause, NULL);
+}
+
 static int64_t until_next_look(const struct collect *collect, int64_t now) {
     int64_t wait = collect->end - now < REREAD_US ? collect->end - now : REREAD_US;
     if (collect->deadline > now && collect->deadline - now < wait)
@@ -120,6 +131,7 @@ static int64_t until_next_look(const struct collect *collect, int64_t now) {
 static json_t *collect_on(struct collect *collect, struct db_client *client, int64_t started, struct error *err) {
     if (!db_listen_rounds(client, err)) /* first: what ends after it is notified, what ended before is read */
         return NULL;
+    struct hints hints = {0};
     for (;;) {
         char sqlstate[6] = "";
         json_t *answer = db_collect(client, collect->round_id, collect->quorum, sqlstate, err);
@@ -141,6 +153,7 @@ static json_t *collect_on(struct collect *collect, struct db_client *client, int
             error_set(err, EXIT_UNREACHABLE, "the connection to the database was lost");
             return NULL;
         }
+        pace(&hints);
     }
 }
 

@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(70);
+SELECT plan(73);
 
 SELECT pg_temp.nodes(1, 4) \gset
 SELECT nonce FROM quorate.open_round('r', 2, '{1,2,3}', round_deadline => '1 h') \gset
@@ -118,6 +118,10 @@ SELECT is(payload_bytes, 16777216, 'the view shows the size') FROM quorate.deliv
 
 -- No envelopes at all.
 
+SELECT throws_ok($$ SELECT quorate.distribute('none', 1, array_fill(1, '{32768}'), array_fill('a'::bytea, '{32768}')) $$,
+    'QR007', NULL, 'more envelopes in one call than there can be nodes');
+SELECT is(count(*)::int, 0, 'none of them is a rejection') FROM quorate.rejections WHERE round_id = 'none';
+SELECT is(count(*)::int, 32767, 'so many are judged') FROM quorate.distribute('none', 1, array_fill(1, '{32767}'), array_fill('a'::bytea, '{32767}'));
 SELECT throws_ok(format('SELECT quorate.distribute(%s)', arguments), 'QR007', NULL, arguments)
   FROM unnest(ARRAY[
     $$NULL, 1, '{1}', '{a}'$$, $$'r', NULL, '{1}', '{a}'$$, $$'r', 1, NULL, '{a}'$$, $$'r', 1, '{1}', NULL$$,

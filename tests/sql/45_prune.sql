@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(31);
+SELECT plan(33);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.join_as('one') AS me \gset
@@ -57,6 +57,12 @@ SELECT is(quorate.prune_rounds('infinity', 3), 3::bigint, 'three of seven');
 SELECT is(quorate.prune_rounds('infinity', 3), 3::bigint, 'three more');
 SELECT is(quorate.prune_rounds('infinity', 3), 1::bigint, 'the last one');
 SELECT is(quorate.prune_rounds('infinity', 3), 0::bigint, 'none is left');
+
+-- Rejections of rounds that never were: all old ones go by the time that no round is left, however many there are.
+
+SELECT verdict FROM quorate.distribute('never', 1, array_fill(1, '{20}'), array_fill('a'::bytea, '{20}')) LIMIT 1 \g /dev/null
+SELECT is(quorate.prune_rounds('infinity', 3), 0::bigint, 'no round is left');
+SELECT is(count(*)::int, 0, 'and no rejection of unknown rounds') FROM quorate.rejections WHERE verdict = 'unknown_round';
 
 SELECT * FROM finish();
 ROLLBACK;
