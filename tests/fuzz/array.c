@@ -28,6 +28,7 @@ static void read_one(const uint8_t *bytes, size_t size) {
     int again_size;
     if (!db_array_read(&reader, bytes, size))
         return;
+    MUST(size >= 12);
     Oid element = (Oid)bytes[10] << 8 | bytes[11];
     size_t count = reader.left;
     bool plain = true; /* any byte but 0 is true */

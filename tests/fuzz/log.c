@@ -16,7 +16,10 @@ static size_t read_back(const char *quoted, char *out) {
         quoted++;
         unsigned code = 0;
         if (*quoted == 'x') {
-            MUST(sscanf(quoted + 1, "%2x", &code) == 1);
+            const char digits[] = {quoted[1], quoted[1] != '\0' ? quoted[2] : '\0', '\0'};
+            char *end;
+            code = (unsigned)strtoul(digits, &end, 16);
+            MUST(end == digits + 2);
             quoted += 2;
         }
         out[used++] = (char)(*quoted == 'n'   ? '\n'

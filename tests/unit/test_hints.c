@@ -8,11 +8,13 @@
 /* Follows hints that come every `step_s` for `seconds`; each leads to nothing. How many were followed. */
 static int follow(struct hints *hints, double *now, double step_s, double seconds) {
     int followed = 0;
-    for (double end = *now + seconds; *now < end; *now += step_s) {
+    double end = *now + seconds;
+    while (*now < end) {
         if (hints_wait(hints, *now) <= 0) {
             followed++;
             hints_fruitless(hints, *now);
         }
+        *now += step_s;
     }
     return followed;
 }

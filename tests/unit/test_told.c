@@ -65,9 +65,9 @@ static void made_up_reasons_do_not_flood_the_log(void **state) {
     (void)state;
     struct told told = {0};
     int news = 0;
-    for (char a = 'a'; a <= 'z'; a++) {
-        for (char b = 'a'; b <= 'z'; b++) {
-            const char reason[] = {a, b, '\0'};
+    for (int a = 0; a < 26; a++) {
+        for (int b = 0; b < 26; b++) {
+            const char reason[] = {(char)('a' + a), (char)('a' + b), '\0'};
             news += told_news(&told, reason, TOLD_PAUSE_US);
             (void)told_over(&told);
         }
