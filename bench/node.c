@@ -1,5 +1,6 @@
 /* A custodian for benchmarks: verifies and signs as the reference one does, but keeps its shares in memory only;
- * --unsigned does neither and takes any request with a webhook-id, for the peers that have no keys. */
+ * with a key or a secret. --unsigned does neither and takes any request with a webhook-id, for the peers that have no
+ * keys. */
 #include <microhttpd.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ enum { CONNECTIONS_MAX = 4096, CONNECTION_MEMORY = 16 * 1024, BODY_FIRST = 256 }
 
 struct settings {
     int64_t node_id;
-    const char *key, *coordinator_key, *port_file;
+    const char *key, *coordinator_key, *secret, *port_file;
     bool is_unsigned;
 };
 
@@ -31,7 +32,8 @@ struct share {
 
 struct node {
     struct judge_rules rules;
-    struct secret_key *key; /* NULL: unsigned */
+    struct secret_key *key; /* NULL: its rules have a secret instead, or it is unsigned */
+    bool is_unsigned;
     struct share *shares;
 };
 
@@ -63,6 +65,11 @@ static const struct option_spec options[] = {
      .argument = "WHPK",
      .help = "the coordinator's public key",
      .offset = FIELD(coordinator_key)},
+    {.name = "secret",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "in place of both keys: the secret that it shares with the coordinator",
+     .offset = FIELD(secret)},
     {.name = "unsigned",
      .kind = OPTION_FLAG,
      .help = "verify nothing, and answer without a receipt",
@@ -74,7 +81,7 @@ static const struct command_syntax syntax = {
     .name = "bench-node",
     .summary = "A custodian for benchmarks, on any free port of 127.0.0.1; its shares are in memory only.",
     .options = options,
-    .notes = "Without --unsigned, --key and --coordinator-key must be given. Runs until SIGTERM or SIGINT.",
+    .notes = "--key and --coordinator-key, or --secret, or --unsigned must be given. Runs until SIGTERM or SIGINT.",
 };
 
 /* Idempotent, as the protocol asks for: what is held already is answered in the same way, other bytes or another nonce
@@ -108,7 +115,8 @@ static const char *header(struct MHD_Connection *connection, const char *name) {
 }
 
 static enum verdict judge_signed(const struct node *node, struct MHD_Connection *connection,
-                                 const struct request *request, struct envelope_key *key) {
+                                 const struct request *request, struct envelope_key *key,
+                                 const struct secret **secret) {
     const struct judge_request judged = {
         .webhook_id = header(connection, "webhook-id"),
         .timestamp = header(connection, "webhook-timestamp"),
@@ -116,8 +124,7 @@ static enum verdict judge_signed(const struct node *node, struct MHD_Connection 
         .body = request->body,
         .body_size = request->size,
     };
-    const struct secret *none; /* its rules have no secrets */
-    return judge(&node->rules, &judged, clock_wall_us() / 1000000, key, &none);
+    return judge(&node->rules, &judged, clock_wall_us() / 1000000, key, secret);
 }
 
 static enum verdict judge_unsigned(const struct node *node, struct MHD_Connection *connection,
@@ -128,13 +135,24 @@ static enum verdict judge_unsigned(const struct node *node, struct MHD_Connectio
     return key->node_id == node->rules.node_id ? VERDICT_UNDECIDED : VERDICT_OTHER_NODE;
 }
 
+static void sign(const struct node *node, const struct secret *secret, const struct envelope_key *key,
+                 const unsigned char digest[SHA256_BYTES], char receipt[SIGNATURE_TEXT + 1]) {
+    struct signature signature;
+    if (secret)
+        receipt_sign_v1(secret, key, digest, &signature);
+    else
+        receipt_sign(node->key, key, digest, &signature);
+    signature_format(&signature, receipt);
+}
+
 static enum MHD_Result finish(struct node *node, struct MHD_Connection *connection, struct request *request) {
     struct envelope_key key;
     unsigned char digest[SHA256_BYTES];
     char receipt[SIGNATURE_TEXT + 1];
+    const struct secret *secret = NULL;
 
-    enum verdict verdict =
-        node->key ? judge_signed(node, connection, request, &key) : judge_unsigned(node, connection, &key);
+    enum verdict verdict = node->is_unsigned ? judge_unsigned(node, connection, &key)
+                                             : judge_signed(node, connection, request, &key, &secret);
     if (verdict == VERDICT_UNDECIDED) {
         sha256(request->body, request->size, digest);
         verdict = keep(node, &key, digest, request);
@@ -142,10 +160,8 @@ static enum MHD_Result finish(struct node *node, struct MHD_Connection *connecti
     struct MHD_Response *response = MHD_create_response_from_buffer(0, (void *)"", MHD_RESPMEM_PERSISTENT);
     if (!response)
         return MHD_NO;
-    if (node->key && (verdict == VERDICT_STORED || verdict == VERDICT_HELD)) {
-        struct signature signature;
-        receipt_sign(node->key, &key, digest, &signature);
-        signature_format(&signature, receipt);
+    if (!node->is_unsigned && (verdict == VERDICT_STORED || verdict == VERDICT_HELD)) {
+        sign(node, secret, &key, digest, receipt);
         (void)MHD_add_response_header(response, "quorate-receipt", receipt);
     }
     enum MHD_Result queued = MHD_queue_response(connection, verdict_answer(verdict)->status, response);
@@ -215,10 +231,13 @@ static bool load_keys(const struct settings *settings, struct node *node, struct
     node->rules.node_id = (int)settings->node_id;
     if (!wire_start(err))
         return false;
+    node->is_unsigned = settings->is_unsigned;
     if (settings->is_unsigned)
         return true;
+    if (settings->secret)
+        return (node->rules.secrets = secret_set_load(settings->secret, SECRET_LINES_PLAIN, err)) != NULL;
     if (!settings->key || !settings->coordinator_key)
-        return error_set(err, EXIT_USAGE, "give --key and --coordinator-key, or --unsigned");
+        return error_set(err, EXIT_USAGE, "give --key and --coordinator-key, or --secret, or --unsigned");
     node->rules.coordinator_count = 1;
     if (!public_key_parse(settings->coordinator_key, &node->rules.coordinators[0], err))
         return false;
@@ -262,5 +281,6 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "bench-node: %s\n", err.text);
     drop_shares(&node);
     secret_key_free(node.key);
+    secret_set_free(node.rules.secrets);
     return (int)err.code;
 }

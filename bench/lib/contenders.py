@@ -5,7 +5,8 @@ import dataclasses
 ENVELOPES = """ARRAY(SELECT sha512((i || '/' || k)::bytea) || %(filler)s FROM generate_series(%(first)s::int, %(last)s::int) i,
                      generate_series(1, %(nodes)s) k ORDER BY i, k)"""
 QUORATE = f"""SELECT count(*) FROM quorate.submit_rounds(ARRAY(SELECT %(prefix)s || i FROM generate_series(%(first)s::int, %(last)s::int) i),
-                  %(quorum)s, ARRAY(SELECT generate_series(1, %(nodes)s)), {ENVELOPES}, round_deadline => '5 min')"""
+                  %(quorum)s, ARRAY(SELECT generate_series(%(first_node)s, %(first_node)s + %(nodes)s - 1)), {ENVELOPES},
+                  round_deadline => %(deadline)s)"""
 
 # The peers: a table of rounds, and a job for each envelope, written by one transaction.
 ROUNDS = """INSERT INTO bench.round (round_id, quorum)
@@ -49,15 +50,17 @@ class Contender:
     nodes: int = 3
     quorum: int = 2
     envelope: int = 64  # bytes, 64 at least
+    first_node: int = 1  # of quorate's; they are numbered on from it
+    deadline: str = "5 min"  # of quorate's rounds
 
     def submit(self, conn, prefix: str, first: int, last: int) -> None:
         """Rounds <prefix><first> to <prefix><last>, in one commit."""
         conn.execute(self.sql, {"prefix": prefix, "first": first, "last": last, "nodes": self.nodes, "quorum": self.quorum,
-                                "filler": bytes(self.envelope - 64)})
+                                "first_node": self.first_node, "deadline": self.deadline, "filler": bytes(self.envelope - 64)})
 
 
-def quorate(**options) -> Contender:
-    return Contender("quorate", QUORATE, "quorate_round", **options)
+def quorate(name: str = "quorate", **options) -> Contender:
+    return Contender(name, QUORATE, "quorate_round", **options)
 
 
 def graphile(**options) -> Contender:

@@ -22,6 +22,10 @@ class Ground:
         self.database = cluster.create_database()
         self.conninfo = cluster.conninfo(self.database)
         self.holes: list[socket.socket] = []
+        self.files: dict[str, str] = {}  # what is to stand beside the results, by name
+        self.key, self.secrets = folder / "coordinator.key", folder / "node-secrets"
+        self.public = self.programs.command("keygen", str(self.key)).stdout.strip()
+        self.secrets.touch(mode=0o600)
 
     def connect(self):
         return self.cluster.connect(self.database)
@@ -46,22 +50,37 @@ class Ground:
         self.holes.append(hole)
         return f"http://127.0.0.1:{hole.getsockname()[1]}/"
 
-    def quorate(self, nodes: int = 3, coordinators: int = 1, custodians: bool = False, dark: tuple[int, ...] = ()) -> list[Process]:
-        """Registers the nodes and starts the coordinators."""
-        key = self.folder / "coordinator.key"
-        public = self.programs.command("keygen", str(key)).stdout.strip()
-        with self.connect() as conn:
-            for node in range(1, nodes + 1):
-                node_key = self.folder / f"node-{node}.key"
-                node_public = self.programs.command("keygen", str(node_key)).stdout.strip()
-                if node in dark:
-                    url = self.hole()
-                elif custodians:
-                    url = self.programs.custodian(node, node_key, public).url
-                else:
-                    url = self.bench_node(node, "--key", str(node_key), "--coordinator-key", public)
-                conn.execute("SELECT quorate.add_node(%s, %s, %s)", (node, url, node_public))
-        return [self.programs.coordinator(self.conninfo, key, name=f"c{number}") for number in range(1, coordinators + 1)]
+    def nodes(self, nodes: int = 3, first: int = 1, custodians: bool = False, dark: tuple[int, ...] = (), symmetric: bool = False) -> None:
+        """Starts and registers them; before the coordinators, if they share secrets with these."""
+        for node in range(first, first + nodes):
+            file = self.folder / f"node-{node}.key"
+            public = self.programs.command("keygen", *(["--symmetric"] if symmetric else []), str(file)).stdout.strip()
+            if symmetric:
+                with open(self.secrets, "a") as secrets:
+                    secrets.write(f"{node} = {file.read_text()}")
+            keys = ("--secret", str(file)) if symmetric else ("--key", str(file), "--coordinator-key", self.public)
+            if node in dark:
+                url = self.hole()
+            elif custodians:
+                url = self.programs.custodian(node, None, None, options=keys).url
+            else:
+                url = self.bench_node(node, *keys)
+            with self.connect() as conn:
+                conn.execute("SELECT quorate.add_node(%s, %s, %s)", (node, url, public))
+
+    def coordinator(self, name: str = "c1", metrics: bool = False) -> Process:
+        options = ("--node-secrets", str(self.secrets)) if self.secrets.read_text() else ()
+        return self.programs.coordinator(self.conninfo, self.key, name=name, metrics=metrics, options=options)
+
+    def quorate(self, coordinators: int = 1, metrics: bool = False, **nodes) -> list[Process]:
+        self.nodes(**nodes)
+        return [self.coordinator(f"c{number}", metrics) for number in range(1, coordinators + 1)]
+
+    def wait_alone(self) -> None:
+        """Until every session of this database has ended, and so has reported what it did."""
+        with self.cluster.connect() as conn:
+            while conn.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = %s", [self.database]).fetchone()[0]:
+                time.sleep(0.05)
 
     def close(self) -> None:
         """What was measured stands by now: nothing needs to end gently."""
@@ -84,11 +103,15 @@ def ground(cluster: Cluster):
             here.close()
 
 
+def durability(cluster: Cluster) -> dict[str, str]:
+    with cluster.connect() as conn:
+        return {name: conn.execute(f"SHOW {name}").fetchone()[0] for name in ("fsync", "synchronous_commit")}
+
+
 @contextlib.contextmanager
 def durable_cluster():
     with Cluster(durable=True, settings=SETTINGS) as cluster:
         cluster.create_template()
-        with cluster.connect() as conn:
-            for name in ("fsync", "synchronous_commit"):
-                assert conn.execute(f"SHOW {name}").fetchone()[0] == "on", f"{name} is off: nothing measured here would count"
+        off = [name for name, value in durability(cluster).items() if value != "on"]
+        assert not off, f"{', '.join(off)}: off, so nothing measured here would count"
         yield cluster

@@ -1,38 +1,14 @@
 """The loads: a flood, a fixed rate without coordinated omission, and one round at a time; each is timed from submission to wake-up."""
 
 import contextlib
-import select
 import threading
 import time
 
+from .collectors import LONGEST_WAIT_S, Collector
 from .contenders import Contender
 
 PER_COMMIT = 100
-LONGEST_WAIT_S = 120
-
-
-class Collector:
-    """Listens, as collectors do, and remembers when it was told of which round."""
-
-    def __init__(self, conn, channel: str):
-        self.conn, self.woken = conn, {}
-        conn.execute(f"LISTEN {channel}")
-
-    def look(self, seconds: float) -> None:
-        pgconn = self.conn.pgconn
-        if select.select([pgconn.socket], [], [], max(0.0, seconds))[0]:
-            pgconn.consume_input()
-        while notification := pgconn.notifies():
-            round_id, state = notification.extra.decode().rsplit(" ", 1)
-            assert state == "complete", f"{round_id} is {state}: what is measured must complete"
-            self.woken[round_id] = time.monotonic()
-
-    def wait(self, count: int) -> None:
-        """Until so many rounds are complete."""
-        ends = time.monotonic() + LONGEST_WAIT_S
-        while len(self.woken) < count:
-            self.look(0.5)
-            assert time.monotonic() < ends, f"only {len(self.woken)} of {count} rounds completed within {LONGEST_WAIT_S} s"
+WARM = 20  # rounds before a fixed rate
 
 
 def submit_all(contender: Contender, conn, prefix: str, rounds: int, per_commit: int) -> None:
@@ -40,16 +16,17 @@ def submit_all(contender: Contender, conn, prefix: str, rounds: int, per_commit:
         contender.submit(conn, prefix, first, min(first + per_commit - 1, rounds))
 
 
-def flood(here, contender: Contender, rounds: int, submit=None, per_commit: int = PER_COMMIT, warm: int = 200) -> float:
-    """One dealer submits as fast as it can; rounds/s up to the last wake-up. submit(prefix, rounds): instead of the contender's own way."""
+def flood(here, contender: Contender, rounds: int, submit=None, per_commit: int = PER_COMMIT, warm: int = 200, name: str = "flood") -> float:
+    """One dealer submits as fast as it can; rounds/s up to the last wake-up. submit(prefix, rounds): instead of the contender's own way.
+    name: of its rounds, which a database takes once."""
     with here.connect() as dealer, here.connect() as listener:
         submit = submit or (lambda prefix, count: submit_all(contender, dealer, prefix, count, per_commit))
-        collector = Collector(listener, contender.channel)
+        collector = Collector(here, listener, contender.channel)
         if warm:
-            submit("warm-", warm)
+            submit(f"{name}-warm-", warm)
             collector.wait(warm)
         began = time.monotonic()
-        thread = threading.Thread(target=submit, args=("flood-", rounds))
+        thread = threading.Thread(target=submit, args=(f"{name}-", rounds))
         thread.start()
         collector.wait(warm + rounds)
         took = time.monotonic() - began
@@ -62,21 +39,23 @@ def quantiles(values: list[float], *shares: float) -> list[float]:
     return [ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in shares]
 
 
-def fixed_rate(here, contender: Contender, rate: float, seconds: float) -> list[float]:
+def waits_ms(waits: list[float], what: str = "") -> dict[str, float]:
+    """Their percentiles as figures."""
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "longest": 1}
+    return {f"{what}{name} ms": value * 1e3 for name, value in zip(shares, quantiles(waits, *shares.values()))}
+
+
+def fixed_rate(here, contender: Contender, rate: float, seconds: float, collector_of=Collector) -> tuple[list[float], Collector]:
     """An open loop: round i is due at i / rate whatever became of the others, and is timed from then on, not from when it could be
-    submitted. Those that are due by now go in one call. Returns the waits."""
-    rounds, due = max(20, int(rate * seconds)), {}
+    submitted. Those that are due by now go in one call. Returns the waits, and who collected."""
+    rounds = max(20, int(rate * seconds))
+    names = [f"rate-{number}" for number in range(1, rounds + 1)]
     with here.connect() as dealer, here.connect() as listener:
-        collector = Collector(listener, contender.channel)
-        contender.submit(dealer, "warm-", 1, 20)
-        collector.wait(20)
+        collector = collector_of(here, listener, contender.channel)
+        contender.submit(dealer, "warm-", 1, WARM)
+        collector.wait(WARM)
         over = threading.Event()
-
-        def listen() -> None:
-            while not over.is_set() and len(collector.woken) < 20 + rounds:
-                collector.look(0.2)
-
-        thread = threading.Thread(target=listen)
+        thread = threading.Thread(target=collector.listen, args=(names, over))
         thread.start()
         began, sent = time.monotonic() + 0.05, 0
         while sent < rounds:
@@ -84,15 +63,13 @@ def fixed_rate(here, contender: Contender, rate: float, seconds: float) -> list[
             if ready == sent:
                 time.sleep(max(0.0, began + sent / rate - time.monotonic()))
                 continue
-            for number in range(sent + 1, ready + 1):
-                due[f"rate-{number}"] = began + (number - 1) / rate
             contender.submit(dealer, "rate-", sent + 1, ready)
             sent = ready
         thread.join(LONGEST_WAIT_S)
         over.set()
         thread.join()
-        assert len(collector.woken) == 20 + rounds, f"{len(collector.woken) - 20} of {rounds} rounds completed"
-    return [collector.woken[name] - moment for name, moment in due.items()]
+        assert len(collector.woken) == WARM + rounds, f"{len(collector.woken) - WARM} of {rounds} rounds completed"
+    return [collector.woken[name] - (began + number / rate) for number, name in enumerate(names)], collector
 
 
 def lone(here, contenders: list[Contender], rounds: int) -> dict[str, list[float]]:
@@ -101,18 +78,19 @@ def lone(here, contenders: list[Contender], rounds: int) -> dict[str, list[float
     waits: dict[str, list[float]] = {"commit": [], **{contender.name: [] for contender in contenders}}
     with contextlib.ExitStack() as stack:
         dealer = stack.enter_context(here.connect())
-        collectors = [Collector(stack.enter_context(here.connect()), contender.channel) for contender in contenders]
+        collectors = [Collector(here, stack.enter_context(here.connect()), contender.channel) for contender in contenders]
         dealer.execute("CREATE TABLE public.commits (i int)")
         for number in range(1, rounds + 1):
             began = time.monotonic()
             dealer.execute("INSERT INTO public.commits VALUES (1)")
             waits["commit"].append(time.monotonic() - began)
-            for contender, collector in zip(contenders, collectors):
+            for which, (contender, collector) in enumerate(zip(contenders, collectors)):
+                round_id = f"lone-{which}-{number}"
                 began = time.monotonic()
-                contender.submit(dealer, "lone-", number, number)
-                while f"lone-{number}" not in collector.woken:
+                contender.submit(dealer, f"lone-{which}-", number, number)
+                while round_id not in collector.woken:
                     collector.look(1)
                     assert time.monotonic() < began + LONGEST_WAIT_S, f"round {number} of {contender.name} never completed"
-                waits[contender.name].append(collector.woken[f"lone-{number}"] - began)
+                waits[contender.name].append(collector.woken[round_id] - began)
                 time.sleep(0.005)  # what is left to do after the wake-up is not the next one's burden
     return {name: values[rounds // 10:] for name, values in waits.items()}  # the first ones warm everything up

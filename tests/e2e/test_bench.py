@@ -10,7 +10,8 @@ from harness.build import ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
 
-from lib import ceilings, contenders, loads, report, targets  # noqa: E402
+from lib import ceilings, contenders, crowded, history, loads, measures, plot, report, steady, targets  # noqa: E402
+from lib.collectors import Crowd  # noqa: E402
 from lib.ground import ground  # noqa: E402
 
 BODY = bytes(range(64))
@@ -53,6 +54,24 @@ def test_bench_node_verifies_keeps_and_signs(here, tmp_path):
     assert send(BODY, coordinator, node=2) == (404, None)
 
 
+def test_bench_node_with_a_secret(here, tmp_path):
+    shared = wire.Secret()
+    file = tmp_path / "node.secret"
+    file.touch(mode=0o600)
+    file.write_text(shared.secret_text + "\n")
+    url = here.bench_node(1, "--secret", str(file))
+
+    def send(signer):
+        webhook_id, timestamp = "test:r-1:1:7", str(int(time.time()))
+        return post(url, BODY, {"webhook-id": webhook_id, "webhook-timestamp": timestamp,
+                                "webhook-signature": signer.sign(wire.request_message(webhook_id, timestamp, BODY))})
+
+    receipt = shared.sign(wire.receipt_message(wire.EnvelopeKey("test", "r-1", 1, 7), wire.sha256(BODY)))
+    assert receipt.startswith("v1,") and send(shared) == (200, receipt)
+    assert send(wire.Secret()) == (401, None)
+    assert send(wire.KeyPair()) == (401, None)
+
+
 def test_unsigned_bench_node_takes_any_envelope_once(here):
     (url,) = here.unsigned_nodes(1)
     assert post(url, BODY, {"webhook-id": "bench:r-1:1:1"}) == (200, None)
@@ -70,6 +89,18 @@ def test_lone_rounds_alternate_with_a_commit(here):
     assert {name: len(values) for name, values in waits.items()} == {"commit": 18, "quorate": 18}
 
 
+def test_both_kinds_of_nodes_on_one_ground(here):
+    """As idle rounds compare them: the second contender's nodes share secrets."""
+    here.nodes()
+    here.nodes(first=4, symmetric=True)
+    here.coordinator()
+    waits = loads.lone(here, [contenders.quorate(), contenders.quorate("HMAC", first_node=4)], 10)
+    assert {name: len(values) for name, values in waits.items()} == {"commit": 9, "quorate": 9, "HMAC": 9}
+    with here.connect() as conn:
+        rows = conn.execute("SELECT node_id, third_party, count(*) FROM quorate.acks GROUP BY 1, 2 ORDER BY 1").fetchall()
+    assert rows == [(node, node < 4, 10) for node in range(1, 7)]
+
+
 def test_flood_of_quorate_is_timed_to_the_last_completion(here):
     here.quorate()
     assert loads.flood(here, contenders.quorate(), 50, warm=10) > 0
@@ -82,7 +113,7 @@ def test_rounds_due_while_a_submission_hangs_have_waited(here):
     slow = """SELECT pg_sleep(CASE WHEN %(prefix)s = 'rate-' AND %(first)s::int = 1 THEN 0.5 ELSE 0 END),
                      (SELECT count(pg_notify('bench_test', %(prefix)s || i || ' complete'))
                         FROM generate_series(%(first)s::int, %(last)s::int) i)"""
-    waits = loads.fixed_rate(here, contenders.Contender("slow", slow, "bench_test"), 100, 1)
+    waits, _ = loads.fixed_rate(here, contenders.Contender("slow", slow, "bench_test"), 100, 1)
     assert len(waits) == 100
     assert sum(wait > 0.1 for wait in waits) >= 35
     assert waits[0] >= 0.5
@@ -90,12 +121,97 @@ def test_rounds_due_while_a_submission_hangs_have_waited(here):
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_ceiling_writes_whole_rounds(here, batch):
-    assert ceilings.rate(here, batch, 1) > 0
+    assert ceilings.rate(here, batch, 3) > 0
 
 
-def measured(flood: float, peer: float) -> dict:
-    return {"quorate flood": {"rounds/s": flood}, "graphile-worker flood, as documented": {"rounds/s": peer},
-            "pg-boss flood": {"rounds/s": peer / 2}}
+SMALL = measures.Scale(rounds=100, lone=20, seconds=1, dark=50, history=1201, open=600, steady=3, pairs=1)
+
+
+def test_each_collector_of_a_crowd_is_woken_by_its_round(here, monkeypatch):
+    """More rounds than collectors: each waits for its next one, also where that has ended already."""
+    monkeypatch.setattr(Crowd, "SIZE", 100)
+    figures = measures.crowd(here, SMALL)
+    assert figures["waited at once"] > Crowd.SIZE * 0.9
+    assert 0 < figures["after the quorum p50 ms"] < figures["p99 ms"]
+    with here.connect() as conn:
+        assert conn.execute("SELECT count(*) FROM quorate.rounds WHERE round_id LIKE 'rate-%' AND state = 'complete'").fetchone()[0] > 1.9 * Crowd.SIZE
+
+
+def test_collectors_of_a_crowd_do_without_notifications(here):
+    """They read the states as well, once a second."""
+    here.quorate()
+    with here.connect() as conn:
+        waits, crowd = loads.fixed_rate(here, contenders.quorate(), 100, 1, DeafCrowd)
+        assert len(waits) == 100 == len(crowd.ended)
+        assert conn.execute("SELECT count(*) FROM quorate.rounds WHERE state = 'complete'").fetchone()[0] == 100 + loads.WARM
+
+
+class DeafCrowd(Crowd):
+    def _tell(self, ended):
+        if not isinstance(ended, Notified):
+            super()._tell(ended)
+
+    def read(self):
+        return Notified(super().read())
+
+
+class Notified(list):
+    """What came by notification."""
+
+
+def test_history_is_what_the_product_leaves(here):
+    here.nodes()
+    history.fill(here, 1201)
+    with here.connect() as conn:
+        assert conn.execute("SELECT count(*), sum(acked), bool_and(quorum_nodes = '{1,2,3}') FROM quorate.rounds").fetchone() == (1201, 3603, True)
+        assert conn.execute("SELECT count(*) FROM quorate.coordinators WHERE alive").fetchone() == (0,)
+    here.coordinator()
+    assert loads.flood(here, contenders.quorate(), 20, warm=0) > 0
+
+
+def test_open_rounds_are_counted_and_their_plans_are_shown(here):
+    figures = crowded.open_rounds(here, SMALL)
+    assert figures["full scans of big tables"] == figures["plans with a full scan"] == 0
+    assert figures["plans seen"] > 10 and figures["bytes a waiting delivery"] > 0 and figures["rounds/s when they answer"] > 0
+    assert "Index Scan using round_pkey on round r" in here.files["plans.txt"]
+
+
+def test_a_full_scan_is_told(here):
+    with here.connect() as conn:
+        for name, value in (crowded.EXPLAIN | {"auto_explain.sample_rate": "1"}).items():
+            conn.execute(f'ALTER DATABASE "{here.database}" SET {name} = {value}')
+    before = crowded.scans_so_far(here)
+    with here.connect() as conn:
+        conn.execute("SELECT count(*)\n  FROM quorate_store.ack WHERE attempt = 7")
+        conn.execute("SELECT count(*) FROM quorate_store.node")
+        conn.execute("SELECT pg_stat_force_next_flush()")
+    plans = crowded.read_plans(here.cluster.read_log())
+    assert crowded.full_scans(plans) == ["SELECT count(*) FROM quorate_store.ack WHERE attempt = 7"]
+    assert crowded.scans_so_far(here)["ack"][0] == before["ack"][0] + 1
+
+
+def test_all_dark_rounds_stall(here):
+    figures = measures.all_dark(here, SMALL)
+    assert 0 <= figures["s after its deadline the last one stalled"] <= figures["s until it was settled"]
+    assert figures["MiB at most"] > 1 and figures["descriptors"] > 3
+
+
+def test_steady_load_is_sampled_and_pruned(here):
+    figures = steady.steady(here, SMALL)
+    assert figures["coordinator MiB at the end"] > 1 and figures["indexes MiB at the end"] > 0
+    assert len(here.files["steady.csv"].splitlines()) > 20
+    with here.connect() as conn:
+        assert conn.execute("SELECT count(*) FROM quorate_store.ledger WHERE pruned_at IS NOT NULL").fetchone()[0] > 0
+
+
+@pytest.mark.parametrize("values, expected", [([1, 9, 2, 2, 2, 2], 1), ([1, 1, 2, 2, 3, 4], 2), ([0, 0, 0, 0, 0, 0], 1), ([0, 0, 0, 0, 0, 5], 2)])
+def test_growth_is_that_of_the_last_third(values, expected):
+    assert steady.growth([[number, value] for number, value in enumerate(values)], 1) == expected
+
+
+def measured(flood: float, peer: float, turn: int = 1) -> list[dict]:
+    figures = {"quorate flood": flood, "graphile-worker flood, as documented": peer, "pg-boss flood": peer / 2}
+    return [{"turn": turn, "name": name, "figures": {"rounds/s": rate}, "stolen": 0.25} for name, rate in figures.items()]
 
 
 @pytest.mark.parametrize("flood, met, near", [(2000, True, True), (1999, False, True), (1000, False, True), (999, False, False)])
@@ -110,12 +226,34 @@ def test_what_should_be_small_is_judged_the_other_way_round():
     assert targets.Ratio("wait", 16, 8, at_least=False).met(2)
 
 
+def test_a_busy_turn_meets_both_sides_of_its_ratio():
+    """The median is one of ratios: the ratio of the medians would be 3.33 here."""
+    runs = measured(2200, 1000, 1) + measured(230, 100, 2) + measured(1000, 300, 3)
+    (ratio,) = targets.ratios(runs)
+    assert ratio.value == pytest.approx(2.3)
+    best = targets.ratio(targets.TARGETS[0], runs, best=True)
+    assert best.value == pytest.approx(10 / 3)
+
+
+def test_every_target_names_what_is_measured():
+    names = {measurement.name for measurement in measures.ALL}
+    smoke = {measurement.name for measurement in measures.ALL if measurement.smoke}
+    for target in targets.TARGETS:
+        assert target.names() <= names, target.what
+        assert not target.smoke or target.names() & smoke, target.what
+
+
 def test_report_has_medians_and_what_was_missed(tmp_path):
-    runs = [{"name": name, "figures": figures, "stolen": 0.25}
-            for rate in (900, 1000, 5000) for name, figures in measured(rate, 1000).items()]
-    machine = {"cpu": "a cpu", "cores": 2, "memory_mib": 1, "kernel": "k", "postgresql": "p", "load_before": 0}
-    report.write(tmp_path, machine, runs, targets.ratios(report.medians(runs)))
+    runs = [run for turn, rate in enumerate((900, 1000, 5000)) for run in measured(rate, 1000, turn)]
+    machine = {"cpu": "a cpu", "cores": 2, "memory_mib": 1, "kernel": "k", "postgresql": "p", "load_before": 0, "fsync": "on", "synchronous_commit": "on"}
+    report.write(tmp_path, machine, runs, targets.ratios(runs), {"plans.txt": "a plan"})
     text = (tmp_path / "results.md").read_text()
     assert "| quorate flood | 1,000 rounds/s (900–5,000) | 3 | 25% |" in text
     assert "**missed**" in text
     assert (tmp_path / "results.svg").read_text().count("<rect") == 4  # the paper and three bars
+    assert (tmp_path / "plans.txt").read_text() == "a plan"
+
+
+def test_lines_are_drawn_from_their_lowest_to_their_highest():
+    text = plot.lines("waits", "rate", {"p50": [(0, 1), (10, 100)]}, logarithmic=True)
+    assert 'points="70.0,334.0 590.0,34.0"' in text
