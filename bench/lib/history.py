@@ -16,6 +16,7 @@ DECLARE
     v_rounds bigint[];
     v_nodes smallint[];
     v_count int;
+    v_again boolean;
 BEGIN
     LOOP
         v_next := least(v_first + p_per_batch, p_last + 1);
@@ -30,11 +31,14 @@ BEGIN
           FROM quorate_worker.claim(v_instance, p_per_batch, p_per_batch, '{}') w;
         COMMIT;
         EXIT WHEN v_count = 0 AND v_first = v_next;
-        PERFORM quorate_worker.record(v_instance, false, v_rounds, v_nodes, array_fill('primary'::text, ARRAY[v_count]),
-            array_fill(1::smallint, ARRAY[v_count]), array_fill('ack'::text, ARRAY[v_count]), array_fill(200::smallint, ARRAY[v_count]),
-            array_fill(NULL::bigint, ARRAY[v_count]), ARRAY(SELECT sha512((r.no || '/' || r.i)::bytea) FROM unnest(v_rounds) WITH ORDINALITY r (no, i)))
-           FROM generate_series(1, least(v_count, 1));
-        COMMIT;
+        v_again := v_count > 0;
+        WHILE v_again LOOP -- a round that the other session's claim looked at meanwhile is locked for that long
+            SELECT bool_or(r.state = 'locked') INTO v_again FROM quorate_worker.record(v_instance, false, v_rounds, v_nodes,
+                array_fill('primary'::text, ARRAY[v_count]), array_fill(1::smallint, ARRAY[v_count]),
+                array_fill('ack'::text, ARRAY[v_count]), array_fill(200::smallint, ARRAY[v_count]), array_fill(NULL::bigint, ARRAY[v_count]),
+                ARRAY(SELECT sha512((u.round_no || '/' || u.i)::bytea) FROM unnest(v_rounds) WITH ORDINALITY AS u (round_no, i))) r;
+            COMMIT;
+        END LOOP;
         v_first := v_next;
     END LOOP;
     PERFORM quorate_worker.leave(v_instance, false);
