@@ -130,8 +130,11 @@ static bool serve(const struct settings *settings, const struct secret_key *key,
     return good;
 }
 
-static void tell_unlocked(const struct secret_key *key, const struct secret_set *secrets) {
-    if ((key && !secret_key_locked(key)) || !secret_set_locked(secrets))
+static void tell_unlocked(const struct secret_key *key, const struct judge_rules *rules) {
+    bool locked = (!key || secret_key_locked(key)) && secret_set_locked(rules->secrets);
+    for (size_t i = 0; i < rules->seal_secret_count; i++)
+        locked = seal_secret_locked(rules->seal_secrets[i]) && locked;
+    if (!locked)
         log_event(LOG_WARN, "keys_not_locked",
                   "hint=\"they may be written to swap: raise the limit of locked memory (ulimit -l)\"");
 }
@@ -145,7 +148,7 @@ static bool run(const struct settings *settings, struct error *err) {
                 raise_descriptor_limit(settings->max_connections, err) &&
                 (rules.secrets || (key = secret_key_load(settings->key, err)) != NULL);
     if (good)
-        tell_unlocked(key, rules.secrets);
+        tell_unlocked(key, &rules);
     good = good && (store = store_open(settings->store, rules.node_id, err)) != NULL &&
            serve(settings, key, store, &rules, err);
     store_close(store);

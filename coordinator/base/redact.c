@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char stars[] = "***";
-static const char *const key_prefixes[] = {"whsk_", "whsec_"};
+static const char *const key_prefixes[] = {"whsk_", "whsec_", "qbsk_"};
 
 /* Puts stars in the place of `size` bytes and closes the gap; returns what follows. No byte of what was hidden, and
  * none of its length, stays in the memory of the text. */

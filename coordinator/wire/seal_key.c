@@ -6,6 +6,7 @@
 #include <sodium.h>
 #include <string.h>
 
+#include "base/secrecy.h"
 #include "wire/key.h"
 #include "wire/key_file.h"
 
@@ -126,6 +127,10 @@ struct seal_key seal_secret_public(const struct seal_secret *secret) {
     struct seal_key key;
     (void)crypto_scalarmult_base(key.bytes, secret->bytes); /* it cannot fail: the base point is of full order */
     return key;
+}
+
+bool seal_secret_locked(const struct seal_secret *secret) {
+    return secrecy_locked(secret, sizeof *secret);
 }
 
 void seal_secret_free(struct seal_secret *secret) {

@@ -32,6 +32,7 @@ struct seal_secret *seal_secret_load(const char *path, struct error *err) MUST_C
 struct seal_secret *seal_secret_parse(const char *text, struct error *err) MUST_CHECK; /* for tests and vectors */
 const unsigned char *seal_secret_bytes(const struct seal_secret *secret);              /* SEAL_KEY_BYTES */
 struct seal_key seal_secret_public(const struct seal_secret *secret);
-void seal_secret_free(struct seal_secret *secret); /* NULL is allowed */
+bool seal_secret_locked(const struct seal_secret *secret); /* false: it may be written to swap */
+void seal_secret_free(struct seal_secret *secret);         /* NULL is allowed */
 
 #endif

@@ -11,7 +11,6 @@ import pytest
 from harness import behaviours as b
 from harness import build as programs
 from harness import leaks, wire
-from harness.cli import plain
 from harness.cluster import Cluster
 from harness.lab import Lab
 
@@ -20,7 +19,6 @@ ADVISED = {"log_parameter_max_length": 0, "log_parameter_max_length_on_error": 0
 TALKATIVE = {"log_statement": "all", "log_min_duration_statement": 0, "log_min_messages": "debug2", "log_min_error_statement": "debug5",
              "log_error_verbosity": "verbose", "log_lock_waits": "on", "deadlock_timeout": "100ms", "log_connections": "on", "log_disconnections": "on",
              "log_replication_commands": "on", "log_temp_files": 0, "log_autovacuum_min_duration": 0, "track_activities": "on"}
-SEALING = "--unsealed" in plain("distribute", "--help").stdout
 PATIENT = {"per_share_timeout": "10 s", "retry_budget": 6, "base_backoff": "300 ms", "max_backoff": "600 ms", "round_deadline": "40 s"}
 
 
@@ -270,25 +268,56 @@ def test_a_leak_is_found_however_it_is_written(form):
     assert needles.in_bytes(os.urandom(4096)) == set()
 
 
-@pytest.mark.skipif(not SEALING, reason="this build does not seal")
 def test_sealed_shares_stand_in_plain_nowhere(talkative_lab, tmp_path):
-    """Neither in the database's files, its log included, nor in the custodian's store: only its sealing key opens them."""
+    """Neither in the database's files, WAL and log included, nor in the custodian's store, whose process is the only one that could open them."""
     lab, needles = talkative_lab, leaks.Needles()
-    key_file = tmp_path / "sealing-node.key"
-    made = lab.processes.command("keygen", str(key_file))
-    signing, sealing = (re.search(rf"{prefix}_\S+", made.stdout)[0] for prefix in ("whpk", "qbox"))
-    custodian = lab.processes.custodian(1, key_file, lab.key.public_text, store=tmp_path / "store.db", options=("--log-level", "debug"))
+    key_file, cwd = tmp_path / "node.key", tmp_path / "cwd"
+    cwd.mkdir()
+    signing = lab.processes.command("keygen", str(key_file)).stdout.split()[0]
+    sealing = lab.processes.command("keygen", "--public", f"{key_file}.box").stdout.strip()
+    secret = wire.base64.b64decode((tmp_path / "node.key.box").read_text().strip().removeprefix("qbsk_"))
+    needles.add("the sealing key", secret)
+    under = ("prlimit", "--core=unlimited:unlimited", "env", "-u", "QUORATE_ALLOW_CORE_DUMPS", "-C", str(cwd))
+    arguments = {"store": tmp_path / "store.db", "options": ("--log-level", "debug", "--seal-key", f"{key_file}.box", "--require-sealed"), "under": under}
+    custodian = lab.processes.custodian(1, key_file, lab.key.public_text, **arguments)
     lab.db.rows("SELECT quorate.add_node(1, %s, %s, NULL, %s)", custodian.url, signing, sealing)
-    coordinator = lab.coordinator(options=("--log-level", "debug"))
-    for number in range(5):
-        share, opened = os.urandom(64), lab.db.open(1, node_ids=[1], **PATIENT)
-        needles.add("share", share)
-        path = tmp_path / f"share-{number}"
-        path.write_bytes(share)
-        done = lab.processes.command("distribute", opened["round_id"], "--nonce", str(opened["nonce"]), "--share", f"1={path}", conninfo=lab.db.conninfo)
-        assert done.returncode == 0, done
-        path.unlink()
-        assert lab.db.wait_settled(opened["round_id"])["state"] == "complete"
-    coordinator.kill()
-    lab.db.rows("CHECKPOINT")
-    assert lab.db.payloads == {} and needles.in_files(lab.cluster.folder, tmp_path) == {}
+    slow, answer = lab.node(2), threading.Event()
+    coordinator = lab.coordinator(options=("--log-level", "debug"), under=under)
+
+    def distribute(number: int, nodes: list[int]) -> str:
+        opened = lab.db.open(len(nodes), node_ids=nodes, **PATIENT)
+        given = []
+        for node in nodes:
+            share, path = os.urandom(64), tmp_path / f"share-{number}-{node}"
+            path.write_bytes(share)
+            if node == 1:  # the other one has no sealing key: what it gets is not sealed
+                needles.add("share", share)
+            given += ["--share", f"{node}={path}"]
+        for _ in range(2):
+            done = lab.processes.command("distribute", opened["round_id"], "--nonce", str(opened["nonce"]), *given, conninfo=lab.db.conninfo)
+            assert done.returncode == 0, done
+        for node in nodes:
+            (tmp_path / f"share-{number}-{node}").unlink()
+        return opened["round_id"]
+
+    for number in range(3):
+        assert lab.db.wait_settled(distribute(number, [1]))["state"] == "complete"
+    slow.plan(then=b.after(answer))
+    round_id = distribute(3, [1, 2])
+    slow.primary.wait_requests(1)
+    lab.db.wait("the share is held", lambda: 1 in lab.db.acks(round_id))
+    for process, number in ((coordinator, signal.SIGABRT), (custodian, signal.SIGABRT)):
+        process.may_be_killed, process.killed_by = True, -number
+        process.popen.send_signal(number)
+        process.popen.wait(20)
+    lab.cluster.restart("immediate")
+    answer.set()
+    lab.processes.custodian(1, key_file, lab.key.public_text, listen=custodian.url[7:-1], **arguments)
+    lab.coordinator(options=("--log-level", "debug"), under=under)
+    assert lab.db.wait_settled(round_id, timeout=40)["state"] == "complete"
+    lab.db.rows("SELECT * FROM pg_switch_wal()")
+    lab.db.conn.execute("CHECKPOINT")
+    assert (tmp_path / "store.db").stat().st_size > 0 and len(list(tmp_path.glob("share-*.sealed"))) == 4
+    found = needles.in_files(lab.cluster.folder, tmp_path)
+    assert set(found) == {f"{key_file}.box"}, found
+    assert not needles.in_bytes(lab.processes.logs().encode()) and leaks.cores(tmp_path) == []

@@ -27,6 +27,7 @@ static void what_is_secret_is_hidden(void **state) {
         {"key file \"" KEY "\" cannot be opened", "key file \"whsk_***\" cannot be opened"},
         {SECRET " and " SECRET "\n" KEY, "whsec_*** and whsec_***\nwhsk_***"},
         {"--key=" KEY, "--key=whsk_***"},
+        {"\"qbsk_YGFiY2RlZmdoaWprbG1ub3BxcnN0dXZ3eHl6e3x9fn8=\"", "\"qbsk_***\""},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
         char text[256] = "";
