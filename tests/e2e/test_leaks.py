@@ -265,6 +265,7 @@ def test_a_leak_is_found_however_it_is_written(form):
     secret, needles = os.urandom(32), leaks.Needles()
     needles.add("it", secret)
     assert needles.in_bytes(b"some \0 text" + form(secret) + b"more") == {"it"}
+    assert needles.in_bytes(bytes((1 << 20) - 13) + form(secret)) == {"it"}  # over the end of a piece
     assert needles.in_bytes(os.urandom(4096)) == set()
 
 
