@@ -36,7 +36,7 @@ static bool add_sealed(const struct sealing *sealing, const struct share *share,
     return true;
 }
 
-/* Where the verdict is certain before anything is sent, the share stays here: none bytes at all for a node that the
+/* Where the verdict is certain before anything is sent, the share stays here: no byte at all for a node that the
  * round does not have, so that nothing could be accepted if it were opened at this very moment, and one byte where only
  * sealed envelopes are taken. */
 static bool add_share(const struct sealing *sealing, struct share *share, struct db_array *payloads,
@@ -62,6 +62,7 @@ bool envelopes_make(const struct sealing *sealing, struct share_list *shares, st
         db_array_add_int4(node_ids, shares->items[i].node_id);
         if (!add_share(sealing, &shares->items[i], payloads, err))
             return false;
+        share_wipe(&shares->items[i]); /* all of them twice may be too much */
     }
     crash_point("sealed_kept");
     return true;

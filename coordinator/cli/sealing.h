@@ -18,9 +18,9 @@ struct sealing {
     const json_t *keys; /* as of db_seal_keys */
 };
 
-/* Makes the envelopes of the shares, in their order, and marks those that are sealed: a node that has a key gets it
- * sealed. All sealed ones are on disk when this returns (cli/kept.h). `node_ids` (int4[]) and `payloads` (bytea[]) are
- * freed by the caller. No share is among the payloads that the database is certain to refuse. */
+/* Makes the envelopes of the shares, in their order, which are wiped, and marks those that are sealed: a node that has
+ * a key gets it sealed. All sealed ones are on disk when this returns (cli/kept.h). `node_ids` (int4[]) and `payloads`
+ * (bytea[]) are freed by the caller. No share is among the payloads that the database is certain to refuse. */
 bool envelopes_make(const struct sealing *sealing, struct share_list *shares, struct db_array *node_ids,
                     struct db_array *payloads, struct error *err) MUST_CHECK;
 

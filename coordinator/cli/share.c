@@ -91,12 +91,16 @@ bool shares_read(const struct option_list *given, struct share_list *shares, str
     return done;
 }
 
+void share_wipe(struct share *share) {
+    if (share->bytes)
+        sodium_memzero(share->bytes, share->size);
+    free(share->bytes);
+    share->bytes = NULL;
+}
+
 void shares_free(struct share_list *shares) {
-    for (size_t i = 0; i < shares->count; i++) {
-        if (shares->items[i].bytes)
-            sodium_memzero(shares->items[i].bytes, shares->items[i].size);
-        free(shares->items[i].bytes);
-    }
+    for (size_t i = 0; i < shares->count; i++)
+        share_wipe(&shares->items[i]);
     free(shares->items);
     *shares = (struct share_list){0};
 }

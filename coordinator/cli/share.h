@@ -30,6 +30,7 @@ struct share_list {
  * whatever the result. EXIT_USAGE for a bad syntax, the same node twice, and a file that cannot be read, is empty or
  * too large; EXIT_UNEXPECTED without memory. No byte read is in any error. */
 bool shares_read(const struct option_list *given, struct share_list *shares, struct error *err) MUST_CHECK;
+void share_wipe(struct share *share); /* its bytes are gone */
 void shares_free(struct share_list *shares);
 
 /* Reads at most `room` bytes; how many there were, or -1 with errno. A pipe is as good as a file. */
