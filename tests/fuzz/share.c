@@ -48,17 +48,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             *slash = '_';
         values[shares.count++] = share;
     }
-    struct db_array node_ids = {0}, payloads = {0};
+    struct share_list read_in = {0};
     struct error err = {0};
     MUST(fchdir(folder_fd) == 0);
-    bool read = shares_read(&shares, &node_ids, &payloads, &err);
+    bool read = shares_read(&shares, &read_in, &err);
     MUST(fchdir(back) == 0);
-    if (read)
-        MUST(node_ids.count == shares.count && payloads.count == shares.count);
-    else
+    MUST(!read || read_in.count == shares.count);
+    for (size_t i = 0; read && i < read_in.count; i++)
+        MUST(read_in.items[i].node_id >= 1 && read_in.items[i].node_id <= 32767 && read_in.items[i].size >= 1);
+    if (!read)
         MUST(err.code == EXIT_USAGE && fuzz_is_line(err.text) && strstr(err.text, envelope) == NULL);
-    db_array_free(&node_ids);
-    db_array_free(&payloads);
+    shares_free(&read_in);
     for (size_t i = 0; i < shares.count; i++)
         free((char *)(uintptr_t)values[i]);
     return 0;
