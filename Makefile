@@ -2,7 +2,7 @@
 ifeq ($(origin CC),default)
 CC       := gcc
 endif
-PKGS     := libpq libcurl libsodium libmicrohttpd jansson sqlite3
+PKGS     := libpq libcurl libsodium libmicrohttpd gnutls jansson sqlite3
 CPPFLAGS += -D_GNU_SOURCE -Icoordinator $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wno-format-zero-length -Werror
 CFLAGS   ?= -O2 -g

@@ -7,6 +7,7 @@
 #include "cli/dispatch.h"
 #include "cli/output.h"
 #include "db/calls.h"
+#include "transport/url.h"
 #include "wire/key.h"
 #include "wire/seal_key.h"
 #include "wire/secret.h"
@@ -105,6 +106,14 @@ static bool seal_key_check(const char *text, struct error *err) {
     return !text || seal_key_parse(text, &key, &cause) || error_set(err, cause.code, "--seal-key: %s", cause.text);
 }
 
+/* Where no coordinator would send anything, whatever its options are. */
+static bool url_check(const char *option, const char *url, struct error *err) {
+    static const struct peer_rules anywhere = {.plain_http = true};
+    char why[PEER_WHY];
+    return url == NULL || url_allowed(&anywhere, url, why) ||
+           error_set(err, EXIT_USAGE, "%s \"%.300s\": %s", option, url, why);
+}
+
 static int node_add(int argc, char **argv) {
     struct node node = {0};
     struct error err = {0};
@@ -113,7 +122,8 @@ static int node_add(int argc, char **argv) {
     if (!cli_parse(&add_syntax, argc, argv, &node, &code))
         return code;
     if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !key_check(node.key, &err) ||
-        !seal_key_check(node.seal_key, &err))
+        !seal_key_check(node.seal_key, &err) || !url_check("--url", node.url, &err) ||
+        !url_check("--backup-url", node.backup_url, &err))
         return cli_fail(&add_syntax, &err);
 
     struct db_client *client = db_client_open(node.common.db, &err);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/reach.h"
 #include "cli/run_keys.h"
 #include "round/coordinator.h"
 #include "transport/monitor.h"
@@ -19,6 +20,7 @@ enum { NAME_MAX_BYTES = 255 };
 struct run {
     struct common_options common;
     struct run_keys keys;
+    struct reach_options reach;
     const char *name, *metrics, *log_level, *listen_db;
     int64_t lease, slots, max_rounds;
 };
@@ -38,6 +40,38 @@ static const struct option_spec options[] = {
      .help = "secrets shared with nodes that have no key of their own: a line ID = whsec_... for each, several for a "
              "node while its secret changes; mode 0600",
      .offset = offsetof(struct run, keys.node_secrets_file)},
+    {.name = "ca",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "the CAs that sign the certificates of nodes, in PEM; no others are trusted then (default: the system's)",
+     .offset = offsetof(struct run, reach.ca)},
+    {.name = "client-cert",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "certificate that nodes know coordinators by, in PEM, with those between it and its CA (default: none)",
+     .offset = offsetof(struct run, reach.client_cert)},
+    {.name = "client-key",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "its secret key, in PEM and without a password; mode 0600",
+     .offset = offsetof(struct run, reach.client_key)},
+    {.name = "node-pins",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "public keys that the certificates of nodes must have: a line ID = sha256//<base64> for each, several for "
+             "a node while its key changes",
+     .offset = offsetof(struct run, reach.node_pins)},
+    {.name = "allow-network",
+     .kind = OPTION_LIST,
+     .argument = "CIDR",
+     .help = "a network where nodes may be, such as 10.1.0.0/16; can be given more than once (default: everywhere but "
+             "link-local, multicast and metadata addresses, which are never allowed)",
+     .offset = offsetof(struct run, reach.networks)},
+    {.name = "allow-plain-http",
+     .kind = OPTION_FLAG,
+     .help = "send over http to other machines as well, where anyone on the way can read envelopes (default: http to "
+             "this machine alone)",
+     .offset = offsetof(struct run, reach.plain_http)},
     {.name = "name",
      .kind = OPTION_TEXT,
      .argument = "NAME",
@@ -234,7 +268,9 @@ int cli_run(int argc, char **argv) {
         given.name = name;
     }
     struct secret_set *none;
-    bool good = check(&given, given.name, &err) && wire_start(&err) && run_keys_read(&given.keys, &none, &err);
+    struct reach reach = {0};
+    bool good = check(&given, given.name, &err) && wire_start(&err) && run_keys_read(&given.keys, &none, &err) &&
+                reach_load(&given.reach, &reach, &err);
     bool left = false;
     if (good) {
         const struct coordinator_settings settings = {.conninfo = given.common.db,
@@ -244,10 +280,14 @@ int cli_run(int argc, char **argv) {
                                                       .slots_per_endpoint = (unsigned)given.slots,
                                                       .max_rounds = (size_t)given.max_rounds,
                                                       .keys = &given.keys.keys,
-                                                      .node_secrets = given.keys.node_secrets};
+                                                      .node_secrets = given.keys.node_secrets,
+                                                      .node_pins = reach.pins,
+                                                      .http = reach.policy};
         good = run(&settings, &given.keys, given.metrics, &left, &err);
     }
     run_keys_free(&given.keys);
+    reach_free(&reach);
+    option_list_free(&given.reach.networks);
     if (!good) {
         return cli_fail(&syntax, &err);
     }

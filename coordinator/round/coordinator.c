@@ -93,6 +93,8 @@ bool coordinator_start(struct coordinator *c, struct ev_loop *loop, const struct
     *c = (struct coordinator){.loop = loop, .settings = *settings};
     c->nodes.slots_per_endpoint = settings->slots_per_endpoint;
     c->nodes.secrets = settings->node_secrets;
+    c->nodes.pins = settings->node_pins;
+    c->nodes.peers = settings->http.peers;
     metrics_start(&c->metrics);
     draw_instance_id(c);
     ev_prepare_init(&c->prepare, on_prepare);
@@ -101,7 +103,7 @@ bool coordinator_start(struct coordinator *c, struct ev_loop *loop, const struct
     ev_set_priority(&c->check, EV_MAXPRI);
     ev_init(&c->drain_timer, on_drain_over);
     c->prepare.data = c->check.data = c->drain_timer.data = c;
-    c->http = http_client_new(loop, CONNECTIONS_KEPT, err);
+    c->http = http_client_new(loop, CONNECTIONS_KEPT, &settings->http, err);
     if (c->http == NULL) {
         return false;
     }

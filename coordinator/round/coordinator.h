@@ -32,6 +32,8 @@ struct coordinator_settings {
     size_t max_rounds;                     /* held in memory at once */
     const struct signing_keys *keys;       /* may be replaced by others between two turns of the loop */
     const struct secret_set *node_secrets; /* NULL: none */
+    const struct pin_set *node_pins;       /* the same */
+    struct http_policy http;
 };
 
 struct coordinator {

@@ -52,8 +52,9 @@ static bool receipt_verified(const struct parcel *parcel, const struct http_answ
 static const char *sign(const struct parcel *parcel, const char *id, int64_t now_s,
                         char signatures[SIGNATURES_TEXT + 1]) {
     const struct node *node = parcel->node;
-    if (node->obstacle != NULL) {
-        return node->obstacle;
+    const char *obstacle = node_obstacle(node, parcel->endpoint);
+    if (obstacle != NULL) {
+        return obstacle;
     }
     if (node->symmetric) {
         webhook_sign_v1(node->secret, id, now_s, parcel->payload, parcel->size, signatures);
@@ -188,6 +189,7 @@ void courier_send(struct track *track, const unsigned char *payload, size_t size
                                          .header_count = sizeof headers / sizeof headers[0],
                                          .body = parcel->payload,
                                          .body_size = size,
+                                         .pin = parcel->node->pin,
                                          .timeout_ms = timeout_ms > 0 ? timeout_ms : 1,
                                          .now_s = now_s};
     crash_point("before_request");

@@ -8,16 +8,30 @@
 
 #include "base/log.h"
 #include "round/round.h"
+#include "transport/url.h"
 
 /* An endpoint is quick while its slots come back within this time, or about as soon as those of the quickest one: where
  * all are busy, as in a flood, each holds its slots for longer, and no claim need pass any of them by. Slots that come
  * back without an answer say nothing: a dark node's do so as soon as its time-out is over. */
+#define NODE_PIN_NEEDS_TLS "the node has a pin: use https, or take it out of --node-pins"
+
 static const double QUICK_S = 0.05, QUICK_RATIO = 4., QUICK_MAX_S = 0.5;
 
 const struct node *node_find(struct node_book *book, int32_t version) {
     struct node *node;
     HASH_FIND(hh, book->nodes, &version, sizeof version, node);
     return node;
+}
+
+/* What can be seen of a URL is judged once, and told; requests there fail without being sent. What only a look-up shows
+ * is judged at each connection. */
+static void judge_url(const struct node_book *book, struct endpoint *endpoint) {
+    char url[256], why[2 * PEER_WHY];
+    endpoint->tls = url_is_tls(endpoint->url);
+    if (!url_allowed(&book->peers, endpoint->url, endpoint->obstacle)) {
+        log_event(LOG_WARN, "url_refused", "url=%s reason=%s", log_quote(endpoint->url, url, sizeof url),
+                  log_quote(endpoint->obstacle, why, sizeof why));
+    }
 }
 
 static struct endpoint *endpoint_for(struct node_book *book, const char *url) {
@@ -33,6 +47,7 @@ static struct endpoint *endpoint_for(struct node_book *book, const char *url) {
     }
     memcpy(endpoint->url, url, size);
     endpoint->slots = book->slots_per_endpoint;
+    judge_url(book, endpoint);
     HASH_ADD_STR(book->endpoints, url, endpoint);
     return endpoint;
 }
@@ -77,6 +92,18 @@ void node_book_take_secrets(struct node_book *book, const struct secret_set *sec
     }
 }
 
+/* A pin holds only where there is a certificate: whoever changes a URL to plain http must not get around it. */
+static void take_pin(const struct node_book *book, struct node *node) {
+    char url[256];
+    node->pin = pin_set_find(book->pins, node->node_id);
+    for (int route = 0; node->pin != NULL && route < ROUTE_COUNT; route++) {
+        if (node->route[route] != NULL && !node->route[route]->tls) {
+            log_event(LOG_WARN, "url_refused", "node=%d url=%s reason=\"" NODE_PIN_NEEDS_TLS "\"", node->node_id,
+                      log_quote(node->route[route]->url, url, sizeof url));
+        }
+    }
+}
+
 bool node_add(struct node_book *book, const struct node_version_row *row) {
     if (node_find(book, row->version) != NULL) {
         return true;
@@ -96,11 +123,19 @@ bool node_add(struct node_book *book, const struct node_version_row *row) {
         return false;
     }
     take_key(book, node, row->receipt_key);
+    take_pin(book, node);
     if (!node_known(book, node)) {
         node->route[ROUTE_PRIMARY]->nodes++;
     }
     HASH_ADD(hh, book->nodes, version, sizeof node->version, node);
     return true;
+}
+
+const char *node_obstacle(const struct node *node, const struct endpoint *endpoint) {
+    return node->obstacle != NULL                ? node->obstacle
+           : endpoint->obstacle[0] != '\0'       ? endpoint->obstacle
+           : node->pin != NULL && !endpoint->tls ? NODE_PIN_NEEDS_TLS
+                                                 : NULL;
 }
 
 void node_book_free(struct node_book *book) {

@@ -11,6 +11,8 @@
 #include "base/check.h"
 #include "base/told.h"
 #include "db/worker.h"
+#include "transport/peer.h"
+#include "transport/pins.h"
 #include "wire/key.h"
 #include "wire/secret.h"
 
@@ -25,7 +27,9 @@ struct endpoint {
     double hold_s;      /* how long a slot is held, smoothed */
     double answered_at; /* when it last gave an answer, by the loop's clock */
     struct track *queue;
-    struct told told; /* what is wrong with it */
+    struct told told;        /* what is wrong with it */
+    char obstacle[PEER_WHY]; /* why nothing may be sent there, as far as its URL says; "" */
+    bool tls;
     char url[];
 };
 
@@ -38,6 +42,7 @@ struct node {
     struct public_key receipt_key;       /* unless symmetric */
     const struct secret *secret;         /* if symmetric; NULL with an obstacle */
     char secret_id[SECRET_ID_TEXT + 1];  /* if symmetric */
+    const char *pin;                     /* the public keys that its certificates may have; NULL: any */
     const char *obstacle;                /* why nothing can be sent to it; NULL: nothing stands in the way */
     struct endpoint *route[ROUTE_COUNT]; /* backup: may be NULL */
 };
@@ -47,6 +52,8 @@ struct node_book {
     struct node *nodes;
     struct endpoint *endpoints;
     const struct secret_set *secrets; /* of nodes, by id; may be NULL; outlives the book */
+    const struct pin_set *pins;       /* the same */
+    struct peer_rules peers;
     unsigned slots_per_endpoint;
     unsigned pledged; /* slots of every endpoint that a claim under way may take */
     bool closed;      /* draining: no slot is given any more */
@@ -57,6 +64,8 @@ const struct node *node_find(struct node_book *book, int32_t version);
 bool node_add(struct node_book *book, const struct node_version_row *row) MUST_CHECK;
 /* Other secrets from now on, for the nodes that are known, too; those before are not used any more. */
 void node_book_take_secrets(struct node_book *book, const struct secret_set *secrets);
+/* Why nothing can be sent to the node on the endpoint of a route; NULL: nothing is in the way. */
+const char *node_obstacle(const struct node *node, const struct endpoint *endpoint);
 void node_book_free(struct node_book *book);
 
 /* Takes a slot if one is free and nobody waits, else joins the queue; the track then gets TRACK_SLOT in its turn. */

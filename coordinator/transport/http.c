@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
 #include "transport/http_internal.h"
 #include "transport/retry_after.h"
+#include "transport/url.h"
 
 enum {
     BODY_MAX_BYTES = 64 * 1024, /* read and thrown away, so that the connection can be used again */
@@ -49,13 +49,17 @@ static int on_look_up(void *resolver, void *reserved, void *context) {
     return 0;
 }
 
-/* The look-up has ended: connect, unless it came too late for that. */
+/* The look-up has ended: connect, unless it came too late for that, or nodes may not be at this address. A host with
+ * several addresses is asked for each, until one takes the connection. */
 static curl_socket_t on_connect(void *context, curlsocktype purpose, struct curl_sockaddr *address) {
     (void)purpose;
     struct http_call *call = context;
     call->is_resolving = false;
-    return call->is_late ? CURL_SOCKET_BAD
-                         : socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    if (call->is_late)
+        return CURL_SOCKET_BAD;
+    bool allowed = peer_allowed(&call->client->policy.peers, &address->addr, call->tls, call->refusal);
+    call->reason = allowed ? NULL : call->refusal;
+    return allowed ? socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol) : CURL_SOCKET_BAD;
 }
 
 /* Bytes behind the head are thrown away; too many end the transfer, and the connection with it. */
@@ -90,9 +94,10 @@ static size_t on_body(char *data, size_t one, size_t size, void *context) {
 
 /* Calls: made once, used for many requests. */
 
+#define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
+
 static bool set_lasting_options(struct http_call *call) {
     CURL *easy = call->easy;
-#define SET(option, value) (curl_easy_setopt(easy, option, value) == CURLE_OK)
     return SET(CURLOPT_PRIVATE, (void *)call) && SET(CURLOPT_NOSIGNAL, 1L) && SET(CURLOPT_PROXY, "") &&
            SET(CURLOPT_PROTOCOLS_STR, "http,https") && SET(CURLOPT_FOLLOWLOCATION, 0L) &&
            SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) && SET(CURLOPT_TCP_NODELAY, 1L) &&
@@ -107,8 +112,23 @@ static bool set_lasting_options(struct http_call *call) {
            /* Without it, a call that ends while its host name is still being looked up would block the loop until the
             * resolver gives up. */
            SET(CURLOPT_QUICK_EXIT, 1L);
-#undef SET
 }
+
+/* What is asked of nodes over https. A session is used again only where all of it is the same, and so is a connection.
+ */
+static bool set_tls_options(struct http_call *call) {
+    CURL *easy = call->easy;
+    const struct http_policy *policy = &call->client->policy;
+    return SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2) && SET(CURLOPT_SSL_VERIFYPEER, 1L) &&
+           SET(CURLOPT_SSL_VERIFYHOST, 2L) && SET(CURLOPT_CA_CACHE_TIMEOUT, (long)CA_CACHE_S) &&
+           /* A CA file stands for itself: not beside the system's folder of CAs. */
+           (policy->ca_file == NULL || (SET(CURLOPT_CAINFO, policy->ca_file) && SET(CURLOPT_CAPATH, (char *)NULL))) &&
+           /* A password, so that none is asked for on the terminal should the key be changed for one that needs it. */
+           (policy->cert_file == NULL || (SET(CURLOPT_SSLCERT, policy->cert_file) &&
+                                          SET(CURLOPT_SSLKEY, policy->cert_key) && SET(CURLOPT_KEYPASSWD, ""))) &&
+           SET(CURLOPT_ERRORBUFFER, call->curl_error);
+}
+#undef SET
 
 static void call_free(struct http_call *call) {
     ev_timer_stop(call->client->loop, &call->timer);
@@ -164,25 +184,17 @@ static struct http_call *take_call(struct http_client *client) {
     ev_init(&call->timer, on_time_out);
     call->timer.data = call;
     call->easy = curl_easy_init();
-    if (call->easy == NULL || !set_lasting_options(call)) {
+    if (call->easy == NULL || !set_lasting_options(call) || !set_tls_options(call)) {
         call_free(call);
         return NULL;
     }
     return call;
 }
 
-/* http or https, with a host; libcurl would also guess a scheme and take the first word behind "http:///" for the host.
- * A user name would make it add a header of its own. */
-static bool url_usable(struct http_client *client, const char *url) {
-    size_t scheme = strncasecmp(url, "http://", 7) == 0 ? 7 : strncasecmp(url, "https://", 8) == 0 ? 8 : 0;
-    return scheme != 0 && url[scheme] != '/' &&
-           curl_url_set(client->url_check, CURLUPART_URL, url, CURLU_DISALLOW_USER) == CURLUE_OK;
-}
-
 static bool set_url(struct http_call *call, const char *url) {
     if (call->url != NULL && strcmp(call->url, url) == 0)
         return true;
-    if (!url_usable(call->client, url))
+    if (!url_usable(call->client->url_check, url))
         return false;
     char *copy = strdup(url);
     if (copy == NULL)
@@ -194,7 +206,18 @@ static bool set_url(struct http_call *call, const char *url) {
         return false;
     }
     call->url = copy;
+    call->tls = url_is_tls(url);
     return true;
+}
+
+/* Over plain http nothing could be held against a pin. */
+static bool set_pin(struct http_call *call, const char *pin) {
+    if (pin != NULL && !call->tls)
+        return false;
+    if (pin == call->pin)
+        return true;
+    call->pin = pin;
+    return curl_easy_setopt(call->easy, CURLOPT_PINNEDPUBLICKEY, pin) == CURLE_OK;
 }
 
 /* An empty value is how libcurl is told to leave out a header that it would add by itself. It only reads the list. */
@@ -242,7 +265,8 @@ static bool set_headers(struct http_call *call, const struct http_request *reque
 
 static bool set_request(struct http_call *call, const struct http_request *request) {
     const void *body = request->body_size > 0 ? request->body : ""; /* NULL would mean: ask a callback */
-    return request->timeout_ms > 0 && set_url(call, request->url) && set_headers(call, request) &&
+    return request->timeout_ms > 0 && set_url(call, request->url) && set_pin(call, request->pin) &&
+           set_headers(call, request) &&
            curl_easy_setopt(call->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)request->body_size) == CURLE_OK &&
            curl_easy_setopt(call->easy, CURLOPT_POSTFIELDS, body) == CURLE_OK;
 }
@@ -274,6 +298,22 @@ struct http_call *http_post(struct http_client *client, const struct http_reques
 
 /* Telling. */
 
+/* libcurl says in its own words what a certificate lacks; elsewhere they have addresses and times in them. */
+static bool says_why(const struct http_call *call) {
+    switch (call->result) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR: /* with TLS 1.3 a server says only after the handshake that it misses a certificate */
+        return call->tls && call->curl_error[0] != '\0';
+    default:
+        return false;
+    }
+}
+
 static void fill_answer(const struct http_call *call, struct http_answer *answer) {
     *answer = (struct http_answer){0};
     if (call->head.state == HEAD_COMPLETE) {
@@ -291,8 +331,8 @@ static void fill_answer(const struct http_call *call, struct http_answer *answer
     if (detail == NULL && call->result == CURLE_OK)
         detail = "the connection closed in the middle of the response head";
     if (detail == NULL)
-        detail = curl_easy_strerror(call->result);
-    snprintf(answer->detail, sizeof answer->detail, "%s", detail);
+        detail = says_why(call) ? call->curl_error : curl_easy_strerror(call->result);
+    snprintf(answer->detail, sizeof answer->detail, "%.*s", (int)sizeof answer->detail - 1, detail);
 }
 
 /* Takes the transfers that have ended out of libcurl's hands. */
@@ -339,7 +379,10 @@ void http_deliver(struct http_client *client) {
 
 /* Clients. */
 
-struct http_client *http_client_new(struct ev_loop *loop, long max_idle, struct error *err) {
+struct http_client *http_client_new(struct ev_loop *loop, long max_idle, const struct http_policy *policy,
+                                    struct error *err) {
+    /* libcurl would write the keys of every session to the file that it names. */
+    (void)unsetenv("SSLKEYLOGFILE");
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         (void)error_set(err, EXIT_UNEXPECTED, "libcurl could not be started");
         return NULL;
@@ -348,6 +391,8 @@ struct http_client *http_client_new(struct ev_loop *loop, long max_idle, struct 
     if (client == NULL)
         goto failed;
     client->loop = loop;
+    if (policy != NULL)
+        client->policy = *policy;
     TAILQ_INIT(&client->active);
     TAILQ_INIT(&client->idle);
     STAILQ_INIT(&client->ready);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { HEAD_MAX_BYTES = 64 * 1024 };
+enum { HEAD_MAX_BYTES = 64 * 1024, HEAD_MAX_FIELDS = 2000 };
 
 static const char *const field_names[FIELD_COUNT] = {"quorate-receipt", "retry-after", "date"};
 
@@ -72,7 +72,8 @@ enum http_head_state http_head_line(struct http_head *head, const char *line, si
         return head->state;
     head->bytes += size;
     bool empty = size == 0 || line[0] == '\n' || (size >= 2 && line[0] == '\r' && line[1] == '\n');
-    if (head->bytes > HEAD_MAX_BYTES) {
+    head->lines += !empty && head->status != 0;
+    if (head->bytes > HEAD_MAX_BYTES || head->lines > HEAD_MAX_FIELDS) {
         head->state = HEAD_WRONG;
     } else if (head->status == 0) {
         head->state = begin(head, status_of(line, size));

@@ -12,14 +12,15 @@ enum http_field { FIELD_RECEIPT, FIELD_RETRY_AFTER, FIELD_DATE, FIELD_COUNT };
 enum http_head_state {
     HEAD_MORE,     /* go on */
     HEAD_COMPLETE, /* the empty line of a final head; whatever comes later (trailers) changes nothing */
-    HEAD_WRONG,    /* no HTTP/1 status from 100 to 599, or a head above 64 KiB (all interim ones included) */
+    HEAD_WRONG,    /* no HTTP/1 status from 100 to 599, or a head above 64 KiB or 2,000 fields (all interim ones
+                    * included) */
 };
 
 /* Begin with all zeros. */
 struct http_head {
     enum http_head_state state;
     int status;
-    size_t bytes;
+    size_t bytes, lines; /* lines: those of fields alone */
     int last_field; /* 1 + the field of the line before, for folded lines; 0 when it is none of ours */
     struct {
         int seen;

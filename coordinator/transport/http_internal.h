@@ -22,7 +22,11 @@ struct http_call {
     struct http_handler handler;
     void *context;
 
-    char *url; /* what the easy handle is set to; NULL before the first request */
+    char *url;       /* what the easy handle is set to; NULL before the first request */
+    const char *pin; /* the same; NULL: none */
+    bool tls;
+    char refusal[PEER_WHY];           /* why the last address that was looked at was refused */
+    char curl_error[CURL_ERROR_SIZE]; /* libcurl's own words */
     char *header_text;
     size_t header_text_room;
     struct curl_slist *header_list; /* an array, each entry pointing into header_text */
@@ -43,6 +47,7 @@ struct http_call {
 
 struct http_client {
     struct ev_loop *loop;
+    struct http_policy policy;
     CURLM *multi;
     CURLU *url_check;
     TAILQ_HEAD(, http_call) active, idle;

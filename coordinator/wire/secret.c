@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/options.h"
+#include "base/lines.h"
 #include "base/secrecy.h"
 #include "wire/key_file.h"
 
@@ -17,7 +17,6 @@ enum {
     BASE64 = sodium_base64_VARIANT_ORIGINAL,
     BASE64_MAX = 88, /* characters of SECRET_BYTES_MAX bytes */
     ID_HASH_BYTES = 8,
-    NODE_ID_MAX = 32767,
     FILE_BYTES_MAX = 16 * 1024 * 1024,
 };
 
@@ -99,38 +98,22 @@ static bool parse_secret(const char *text, struct secret *secret, struct error *
     return true;
 }
 
-static bool is_blank(char c) {
-    return c == ' ' || c == '\t' || c == '\r';
-}
+/* What takes the lines of a file. */
+struct reader {
+    struct secret_set *set;
+    enum secret_lines lines;
+};
 
-/* Cuts blanks off both ends. */
-static char *trim(char *text) {
-    while (is_blank(*text))
-        text++;
-    size_t length = strlen(text);
-    while (length > 0 && is_blank(text[length - 1]))
-        length--;
-    text[length] = '\0';
-    return text;
-}
-
-static bool parse_line(char *line, enum secret_lines lines, struct secret *secret, struct error *err) {
-    if (lines == SECRET_LINES_PLAIN)
-        return parse_secret(line, secret, err);
-    char *equals = strchr(line, '=');
-    int64_t node_id;
-    /* A secret alone may have a '=' too, its padding. */
-    if (equals == NULL || strncmp(line, prefix, PREFIX_SIZE) == 0)
-        return error_set(err, EXIT_USAGE, "no node is named: a line is written ID = whsec_..., ID from 1 to %d",
-                         (int)NODE_ID_MAX);
-    *equals = '\0';
-    if (!int_parse(trim(line), 1, NODE_ID_MAX, &node_id))
-        return error_set(err, EXIT_USAGE,
-                         "what stands before the = is no node id from 1 to %d: a line is written ID = "
-                         "whsec_...",
-                         (int)NODE_ID_MAX);
-    secret->node_id = (int)node_id;
-    return parse_secret(trim(equals + 1), secret, err);
+static bool take_line(void *context, char *line, struct error *err) {
+    struct reader *reader = context;
+    struct secret *secret = &reader->set->items[reader->set->count];
+    memset(secret, 0, sizeof *secret);
+    if (reader->lines == SECRET_LINES_NODES && (line = line_of_node(line, "whsec_...", &secret->node_id, err)) == NULL)
+        return false;
+    if (!parse_secret(line, secret, err))
+        return false;
+    reader->set->count++;
+    return true;
 }
 
 /* As many secrets as there may be in the text. */
@@ -150,29 +133,9 @@ struct secret_set *secret_set_parse(char *text, size_t size, enum secret_lines l
         (void)error_set(err, EXIT_UNEXPECTED, no_memory);
         return NULL;
     }
-    char *end = text + size, *next;
-    size_t number = 1;
-    for (char *at = text; at < end; at = next, number++) {
-        char *newline = memchr(at, '\n', (size_t)(end - at));
-        char *stop = newline != NULL ? newline : end;
-        next = stop + 1;
-        *stop = '\0';
-        struct error cause = {0};
-        if (strlen(at) != (size_t)(stop - at)) {
-            (void)error_set(err, EXIT_USAGE, "line %zu: it is no text", number);
-            goto failed;
-        }
-        char *line = trim(at);
-        if (*line == '\0' || *line == '#')
-            continue;
-        struct secret *secret = &set->items[set->count];
-        memset(secret, 0, sizeof *secret);
-        if (!parse_line(line, lines, secret, &cause)) {
-            (void)error_set(err, cause.code, "line %zu: %s", number, cause.text);
-            goto failed;
-        }
-        set->count++;
-    }
+    struct reader reader = {set, lines};
+    if (!lines_read(text, size, take_line, &reader, err))
+        goto failed;
     if (sodium_mprotect_readonly(set) != 0) {
         (void)error_set(err, EXIT_UNEXPECTED, "the secrets' memory could not be protected: %s", strerror(errno));
         goto failed;

@@ -210,7 +210,7 @@ static inline int fixture_begin(void **state) {
     struct fixture *fixture = calloc(1, sizeof *fixture);
     struct error err;
     fixture->loop = ev_loop_new(EVFLAG_AUTO);
-    fixture->client = http_client_new(fixture->loop, 100, &err);
+    fixture->client = http_client_new(fixture->loop, 100, NULL, &err);
     ev_init(&fixture->guard, on_guard);
     fixture->guard.data = fixture;
     *state = fixture;

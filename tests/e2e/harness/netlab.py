@@ -55,6 +55,7 @@ class NetworkLab(Lab):
     def coordinator(self, name: str | None = None, conninfo: str | None = None, **options) -> Process:
         name = name or next(self._names)
         party = self.network.parties.get(name) or self.network.add(name)
+        options["options"] = (*options.get("options", ()), "--allow-plain-http")  # nodes are on other hosts
         with party.entered():
             return self.processes.coordinator(conninfo or self.conninfo(), self.key_file, name, **options)
 
