@@ -14,6 +14,7 @@
 #include "server.h"
 #include "settings.h"
 #include "store.h"
+#include "tls.h"
 
 enum {
     TICK_S = 1,
@@ -23,19 +24,22 @@ enum {
     OTHER_DESCRIPTORS = 64,  /* besides the connections */
 };
 
-/* Blocked in every thread, and taken by the main one in wait_for_stop; a second one changes nothing. */
-static sigset_t stop_signals(void) {
+/* Blocked in every thread, and taken by the main one in wait_for_stop; a second one to stop changes nothing. SIGHUP
+ * ends a program that has no certificate to read again. */
+static sigset_t taken_signals(bool has_tls) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    if (has_tls)
+        sigaddset(&set, SIGHUP);
     return set;
 }
 
 /* A reader of the log that goes away, and a file that may not grow, are errors to be handled, not ends. */
-static void set_signals(void) {
-    sigset_t stop = stop_signals();
-    sigprocmask(SIG_BLOCK, &stop, NULL);
+static void set_signals(bool has_tls) {
+    sigset_t taken = taken_signals(has_tls);
+    sigprocmask(SIG_BLOCK, &taken, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
 }
@@ -74,13 +78,22 @@ static void log_refusals(const struct server *server, uint64_t seen[VERDICT_COUN
         log_event(LOG_INFO, "refused", "%s", fields);
 }
 
-static void wait_for_stop(struct server *server) {
+static void reload(struct tls *tls) {
+    struct error err = {0};
+    char quoted[sizeof err.text * 2];
+    if (!tls_reload(tls, &err))
+        log_event(LOG_ERROR, "certificate_not_reloaded", "reason=%s", log_quote(err.text, quoted, sizeof quoted));
+}
+
+static void wait_for_stop(struct server *server, struct tls *tls) {
     const struct timespec tick = {.tv_sec = TICK_S};
-    sigset_t stop = stop_signals();
+    sigset_t taken = taken_signals(tls != NULL);
     uint64_t seen[VERDICT_COUNT] = {0};
     int got;
 
-    for (unsigned ticks = 0; (got = sigtimedwait(&stop, NULL, &tick)) < 0; ticks++) {
+    for (unsigned ticks = 0; (got = sigtimedwait(&taken, NULL, &tick)) < 0 || got == SIGHUP; ticks++) {
+        if (got == SIGHUP)
+            reload(tls);
         server_tick(server);
         if (ticks % REFUSALS_EVERY_TICKS == 0)
             log_refusals(server, seen);
@@ -100,11 +113,12 @@ static void stop(struct server *server) {
               (unsigned long long)counts[VERDICT_HELD]);
 }
 
-static bool serve(const struct settings *settings, const struct secret_key *key, struct store *store,
+static bool serve(const struct settings *settings, const struct secret_key *key, struct tls *tls, struct store *store,
                   const struct judge_rules *rules, struct error *err) {
     const struct server_config config = {
         .rules = *rules,
         .key = key,
+        .tls = tls,
         .max_body = (size_t)settings->max_body,
         .max_connections = (unsigned)settings->max_connections,
         .max_connections_per_peer = (unsigned)settings->max_connections_per_peer,
@@ -122,8 +136,9 @@ static bool serve(const struct settings *settings, const struct secret_key *key,
         return false;
     bool good = !settings->port_file || port_file_write(settings->port_file, port, err);
     if (good) {
-        log_event(LOG_INFO, "listening", "node_id=%d address=%s port=%d", rules->node_id, address, port);
-        wait_for_stop(server);
+        log_event(LOG_INFO, "listening", "node_id=%d address=%s port=%d scheme=%s", rules->node_id, address, port,
+                  tls ? "https" : "http");
+        wait_for_stop(server, tls);
     }
     stop(server);
     server_free(server);
@@ -139,19 +154,30 @@ static void tell_unlocked(const struct secret_key *key, const struct judge_rules
                   "hint=\"they may be written to swap: raise the limit of locked memory (ulimit -l)\"");
 }
 
+/* True when none is asked for as well. */
+static bool start_tls(const struct settings *settings, struct tls **tls, struct error *err) {
+    const struct tls_files files = {.certificate = {"--tls-cert", settings->tls_cert},
+                                    .key = {"--tls-key", settings->tls_key},
+                                    .ca = {"--tls-client-ca", settings->tls_client_ca}};
+    return !settings->tls_cert || (*tls = tls_new(&files, err)) != NULL;
+}
+
 static bool run(const struct settings *settings, struct error *err) {
     struct judge_rules rules = {0};
 
     struct secret_key *key = NULL;
+    struct tls *tls = NULL;
     struct store *store = NULL;
     bool good = wire_start(err) && settings_rules(settings, &rules, err) &&
                 raise_descriptor_limit(settings->max_connections, err) &&
                 (rules.secrets || (key = secret_key_load(settings->key, err)) != NULL);
     if (good)
         tell_unlocked(key, &rules);
-    good = good && (store = store_open(settings->store, rules.node_id, err)) != NULL &&
-           serve(settings, key, store, &rules, err);
+    good = good && start_tls(settings, &tls, err) &&
+           (store = store_open(settings->store, rules.node_id, err)) != NULL &&
+           serve(settings, key, tls, store, &rules, err);
     store_close(store);
+    tls_free(tls);
     secret_key_free(key);
     settings_rules_free(&rules);
     return good;
@@ -162,9 +188,9 @@ int main(int argc, char **argv) {
     struct settings settings;
 
     secrecy_begin(argc, argv);
-    set_signals();
     (void)umask(077);
     enum options_result parsed = settings_parse(argc, argv, &settings, &err);
+    set_signals(settings.tls_cert != NULL);
     if (parsed == OPTIONS_OK) {
         log_open("quorate-custodian", settings.log_level);
         (void)run(&settings, &err);

@@ -13,6 +13,7 @@
 #include "base/connections.h"
 #include "base/log.h"
 #include "base/options.h"
+#include "tls.h"
 #include "writer.h"
 
 enum {
@@ -125,9 +126,16 @@ static void put_done(struct put *put) {
     MHD_resume_connection(request->connection); /* nothing of the request may be touched after this */
 }
 
+static gnutls_session_t session_of(struct MHD_Connection *connection) {
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    return info ? info->tls_session : NULL;
+}
+
 /* The first sight of a request: its head is complete. */
 static enum MHD_Result begin(struct server *server, struct MHD_Connection *connection, const char *url,
                              const char *method, void **context) {
+    if (server->config.tls && !tls_trusted(server->config.tls, session_of(connection)))
+        return MHD_NO;
     struct request *request = calloc(1, sizeof *request);
     if (!request)
         return MHD_NO;
@@ -270,7 +278,13 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
         *socket_context = info ? connections_add(server->connections, info->connect_fd) : NULL;
-    } else if (*socket_context) {
+        if (server->config.tls)
+            tls_begin(server->config.tls, session_of(connection));
+        return;
+    }
+    if (server->config.tls)
+        tls_end(server->config.tls, session_of(connection));
+    if (*socket_context) {
         connections_remove(server->connections, *socket_context);
         *socket_context = NULL;
     }
@@ -297,13 +311,19 @@ static bool make_answers(struct server *server) {
 /* poll, not epoll: the library's epoll mode overlooks a client's hang-up that arrives with its last bytes, and for our
  * few hundred connections both cost the same. No MHD_USE_ERROR_LOG: its messages may quote what a client sent. */
 static struct MHD_Daemon *start_daemon(struct server *server, int listener) {
-    return MHD_start_daemon(MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, server,
-                            MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
-                            MHD_OPTION_URI_LOG_CALLBACK, on_request_line, server, MHD_OPTION_NOTIFY_COMPLETED,
-                            on_request_end, server, MHD_OPTION_CONNECTION_LIMIT, server->config.max_connections,
-                            MHD_OPTION_PER_IP_CONNECTION_LIMIT, server->config.max_connections_per_peer,
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT,
-                            1, MHD_OPTION_END);
+    static const struct MHD_OptionItem with_tls[] = {
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_PRIORITIES},
+        {MHD_OPTION_HTTPS_CERT_CALLBACK, 0, (void *)(intptr_t)tls_no_certificate},
+        {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem *more = server->config.tls ? with_tls : with_tls + 2;
+    unsigned flags =
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | (server->config.tls ? (unsigned)MHD_USE_TLS : 0);
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, server, MHD_OPTION_ARRAY, more, MHD_OPTION_LISTEN_SOCKET, listener,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_URI_LOG_CALLBACK, on_request_line, server,
+        MHD_OPTION_NOTIFY_COMPLETED, on_request_end, server, MHD_OPTION_CONNECTION_LIMIT,
+        server->config.max_connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT, server->config.max_connections_per_peer,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
 }
 
 struct server *server_start(const struct server_config *config, int listener, struct store *store, struct error *err) {

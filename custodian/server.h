@@ -11,10 +11,13 @@
 #include "judge.h"
 #include "store.h"
 
+struct tls;
+
 struct server_config {
     struct judge_rules rules;
     const struct secret_key *key;      /* signs receipts; must outlive the server, as the secrets of the rules, which
                                           do it in its place if there are any */
+    struct tls *tls;                   /* must outlive the server; NULL: plain HTTP */
     size_t max_body;                   /* bytes, 1..ENVELOPE_BYTES_MAX */
     unsigned max_connections;          /* in all, >= 1; more wait in the listening socket's queue */
     unsigned max_connections_per_peer; /* from one address, >= 1; more are closed at once */

@@ -59,6 +59,21 @@ static const struct option_spec options[] = {
      .kind = OPTION_FLAG,
      .help = "envelopes that are not sealed get 422 as well",
      .offset = FIELD(require_sealed)},
+    {.name = "tls-cert",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "serve HTTPS with this certificate, in PEM, followed by those between it and its CA (default: plain HTTP)",
+     .offset = FIELD(tls_cert)},
+    {.name = "tls-key",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "its secret key, in PEM and without a password, in a file that only its owner can read",
+     .offset = FIELD(tls_key)},
+    {.name = "tls-client-ca",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "serve only clients with a certificate that one of these CAs, in PEM, has signed for clients",
+     .offset = FIELD(tls_client_ca)},
     {.name = "max-body",
      .kind = OPTION_INT,
      .argument = "BYTES",
@@ -114,7 +129,8 @@ static const struct command_syntax syntax = {
     .options = options,
     .notes =
         "Runs until SIGTERM or SIGINT, then finishes the requests under way (for 10 s at most) and exits 0; "
-        "further signals change nothing.\nLogs go to stderr, one event a line.",
+        "further signals change nothing. With HTTPS, SIGHUP reads its files again, for new connections.\nLogs go to "
+        "stderr, one event a line.",
 };
 
 /* Either a pair and keys, or secrets: never both, so that neither kind of signature can stand in for the other. */
@@ -137,6 +153,14 @@ static bool check_keys(const struct settings *settings, struct error *err) {
     return true;
 }
 
+static bool check_tls(const struct settings *settings, struct error *err) {
+    if ((settings->tls_cert == NULL) != (settings->tls_key == NULL))
+        return error_set(err, EXIT_USAGE, "--tls-cert and --tls-key go together: give both or none");
+    if (settings->tls_client_ca && !settings->tls_cert)
+        return error_set(err, EXIT_USAGE, "--tls-client-ca needs --tls-cert and --tls-key: give them, too");
+    return true;
+}
+
 enum options_result settings_parse(int argc, char **argv, struct settings *settings, struct error *err) {
     *settings = (struct settings){
         .max_body = ENVELOPE_BYTES_MAX,
@@ -149,7 +173,7 @@ enum options_result settings_parse(int argc, char **argv, struct settings *setti
     enum options_result result = options_parse(&syntax, argc, argv, settings, err);
     if (result != OPTIONS_OK)
         return result;
-    if (!check_keys(settings, err))
+    if (!check_keys(settings, err) || !check_tls(settings, err))
         return OPTIONS_WRONG;
     if (!log_level_parse(settings->log_level_text, &settings->log_level)) {
         (void)error_set(err, EXIT_USAGE, "--log-level: \"%s\" is not known", settings->log_level_text);

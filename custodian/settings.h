@@ -18,6 +18,8 @@ struct settings {
     const char *key, *secret; /* one of them is NULL */
     struct option_list coordinator_keys, seal_keys;
     bool require_sealed;
+    const char *tls_cert, *tls_key; /* both or none */
+    const char *tls_client_ca;      /* NULL: clients need no certificate */
     int64_t max_body;
     int64_t max_connections, max_connections_per_peer;
     int64_t request_us, idle_us;
