@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import select
 import socket
+import ssl
 import threading
 import time
 
@@ -101,8 +102,10 @@ class Exchange:
 class Endpoint:
     """One URL of a node. `script`: behaviours for the next requests, in order; then `default`."""
 
-    def __init__(self, node: "Node", dark: bool = False, host: str = "127.0.0.1"):
-        self.node, self.host = node, host
+    def __init__(self, node: "Node", dark: bool = False, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None):
+        self.node, self.host, self.tls = node, host, tls
+        self.name = host  # what its URL calls the host
+        self.handshakes_failed = 0
         self.script: collections.deque[behaviours.Behaviour] = collections.deque()
         self.default: behaviours.Behaviour = behaviours.ok()
         self.requests: list[Request] = []
@@ -121,7 +124,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}/"
+        return f"{'https' if self.tls else 'http'}://{self.name}:{self.port}/"
 
     def _bind(self, port: int) -> socket.socket:
         sock = socket.socket()
@@ -185,8 +188,22 @@ class Endpoint:
                 self._open_sockets.add(sock)
             self._start(self._serve, sock, number)
 
+    def _handshake(self, sock: socket.socket) -> socket.socket:
+        try:
+            wrapped = self.tls.wrap_socket(sock, server_side=True)
+        except OSError:
+            with self._news:
+                self.handshakes_failed += 1
+            raise
+        with self._news:
+            self._open_sockets.discard(sock)
+            self._open_sockets.add(wrapped)
+        return wrapped
+
     def _serve(self, sock: socket.socket, connection: int) -> None:
         try:
+            if self.tls:
+                sock = self._handshake(sock)
             reader, peer = sock.makefile("rb"), sock.getpeername()[0]
             while not self.closing.is_set():
                 request = self._read(reader, connection)
@@ -241,15 +258,16 @@ class Node:
     """A custodian: one key, one store, a primary and perhaps a backup endpoint."""
 
     def __init__(self, node_id: int, coordinator_key: str, backup: bool = False, dark: bool = False,
-                 dark_backup: bool = False, host: str = "127.0.0.1", symmetric: bool = False):
+                 dark_backup: bool = False, host: str = "127.0.0.1", symmetric: bool = False,
+                 tls: ssl.SSLContext | None = None):
         self.node_id, self.coordinator_key = node_id, coordinator_key
         self.key = wire.Secret() if symmetric else wire.KeyPair()
         self.secrets = [self.key] if symmetric else []  # those it takes
         self.held: dict[tuple[str, str], tuple[int, str]] = {}  # (deployment, round_id) -> (nonce, sha256)
         self._lock = threading.Lock()
         self.witness = None  # called as witness(endpoint, request) before a request is answered
-        self.primary = Endpoint(self, dark, host)
-        self.backup = Endpoint(self, dark_backup, host) if backup else None
+        self.primary = Endpoint(self, dark, host, tls)
+        self.backup = Endpoint(self, dark_backup, host, tls) if backup else None
 
     def signer(self, signature_text: str, message: bytes) -> wire.KeyPair | wire.Secret | None:
         """What signs the receipt for a request of which one signature is good; None when none is."""

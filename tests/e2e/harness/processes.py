@@ -173,7 +173,7 @@ class Processes:
         while not (port_file.exists() and port_file.read_text().strip()):
             assert process.running() and time.monotonic() < deadline, f"{process.name} wrote no port:\n{process.log}"
             time.sleep(0.01)
-        process.url = f"http://127.0.0.1:{int(port_file.read_text())}/"
+        process.url = f"{'https' if '--tls-cert' in options else 'http'}://127.0.0.1:{int(port_file.read_text())}/"
         return process
 
     def command(self, *arguments: str, conninfo: str | None = None, timeout: float = 60) -> subprocess.CompletedProcess:
