@@ -1,12 +1,15 @@
 """Coordinators reach nodes over TLS: whom they believe, how they are known themselves, and what they never send anything to."""
 
+import re
 import socket
 import ssl
+import subprocess
 import threading
 
 import pytest
 from custodian_client import rows
-from harness import wire
+from harness import build as programs
+from harness import markdown, wire
 from harness.certificates import Authority, openssl
 
 PATIENT = {"retry_budget": 1, "round_deadline": "30 s", "per_share_timeout": "10 s"}
@@ -322,3 +325,20 @@ def test_wrong_pins_and_networks(lab):
     assert "others can write it" in refused(lab, "--node-pins", path)
     for network, said in (("10.0.0.0/33", "is no network"), ("10.0.0.1/8", "bits set behind its length"), ("169.254.0.0/16", "is link-local"), ("here", "is no network")):
         assert all(words in refused(lab, "--allow-network", "10.0.0.0/8", "--allow-network", network) for words in ("--allow-network", network, said))
+
+
+# The manual.
+
+
+def test_the_recipe_of_the_manual(lab):
+    """A CA, a node and a coordinator, made and started as docs/operations.md says."""
+    text = "\n".join(block.text for block in markdown.blocks(programs.ROOT / "docs" / "operations.md") if "openssl" in block.text)
+    made = subprocess.run(["bash", "-euo", "pipefail", "-c", text], cwd=lab.folder, capture_output=True, text=True, timeout=60, check=False)
+    assert made.returncode == 0, made
+    started = [" ".join(span.split()) for span in re.findall(r"`(--[^`]*\.pem[^`]*)`", markdown.prose(programs.ROOT / "docs" / "operations.md"))]
+    custodian, coordinator = ([str(lab.folder / part) if "." in part or part == "node-pins" else part for part in text.split()] for text in started)
+    key = wire.KeyPair()
+    node = lab.processes.custodian(3, lab.write_key("node-3.key", key), lab.key.public_text, options=tuple(custodian))
+    lab.db.rows("SELECT quorate.add_node(3, %s, %s)", node.url, key.public_text)
+    lab.coordinator(options=tuple(coordinator))
+    assert_delivered(lab, 3)
