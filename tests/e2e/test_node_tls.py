@@ -97,18 +97,24 @@ def test_a_certificate_that_is_not_believed(lab, ca, tmp_path, what):
     assert_delivered(lab, good)
 
 
-def with_system_ca(certificate):
-    """Run so, a program sees a machine whose administrator trusts this CA."""
-    return ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/ssl/certs/ca-certificates.crt && exec "$@"', str(certificate))
+def with_system_ca(lab, certificate):
+    """Run so, a program sees a machine whose administrator trusts this CA, in the file and in the folder of all CAs."""
+    folder = lab.folder / "system-cas"
+    if not folder.exists():
+        folder.mkdir()
+        for name in ("ca-certificates.crt", "own.pem"):
+            (folder / name).write_text(certificate.read_text())
+        openssl("rehash", folder)
+    return ("unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/ssl/certs && exec "$@"', str(folder))
 
 
 def test_a_ca_file_stands_in_place_of_the_systems(lab, ca, tmp_path):
     system = Authority(tmp_path, "system")
     node = lab.node(tls=system.issue().server_context())
-    without = lab.coordinator(under=with_system_ca(system.certificate))
+    without = lab.coordinator(under=with_system_ca(lab, system.certificate))
     assert_delivered(lab, node)
     without.stop()
-    assert_not_reached(lab, start(lab, ca, under=with_system_ca(system.certificate)), node, "unable to get local issuer certificate")
+    assert_not_reached(lab, start(lab, ca, under=with_system_ca(lab, system.certificate)), node, "unable to get local issuer certificate")
     assert len(node.requests) == 1
 
 
