@@ -60,6 +60,30 @@ static void broken_answers(void **state) {
     }
 }
 
+/* Sends the script's answer again and again, until nobody takes it any more. */
+static void answer_for_ever(struct server *server, int fd, int number) {
+    (void)number;
+    bool taken = server_read(server, fd) && server_write(fd, "HTTP/1.1 200 OK\r\n", 17);
+    while (taken)
+        taken = server_write(fd, server->answer, server->answer_size);
+}
+
+static void heads_without_an_end(void **state) {
+    struct fixture *f = *state;
+    static const char *const pieces[] = {
+        "a line that never ends ",          "a:\r\n",      "x-filler: 0123456789012345678901234567890123456789\r\n",
+        "quorate-receipt: v1a,receipt\r\n", " folded\r\n",
+    };
+    for (size_t i = 0; i < COUNT(pieces); i++) {
+        struct server *server = serve(answer_for_ever, pieces[i]);
+        struct outcome outcome = post_and_wait(f, server->url, 20000);
+        server_stop(server);
+        assert_failed(&outcome, HTTP_CONNECT_ERROR);
+        assert_true(outcome.closed_us < 15000000); /* not by its time-out */
+        server_free(server);
+    }
+}
+
 /* A complete head counts, even if the promised body never comes. */
 static void a_head_without_its_body_is_an_answer(void **state) {
     struct fixture *f = *state;
@@ -332,6 +356,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(refused_connections),
         TEST(broken_answers),
+        TEST(heads_without_an_end),
         TEST(a_head_without_its_body_is_an_answer),
         TEST(silence_is_a_timeout),
         TEST(a_node_that_never_accepts_is_a_timeout),
