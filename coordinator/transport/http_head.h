@@ -21,7 +21,7 @@ struct http_head {
     enum http_head_state state;
     int status;
     size_t bytes, lines; /* lines: those of fields alone */
-    int last_field; /* 1 + the field of the line before, for folded lines; 0 when it is none of ours */
+    int last_field;      /* 1 + the field of the line before, for folded lines; 0 when it is none of ours */
     struct {
         int seen;
         char text[256];
