@@ -19,6 +19,7 @@ static const struct command commands[] = {
     {"status", "show the deployment, or one round with all its attempts and acks", cli_status},
     {"prune", "delete settled rounds that ended long ago", cli_prune},
     {"unseal", "open a sealed envelope that a node holds", cli_unseal},
+    {"audit", "verify the history, export a round's, print a checkpoint", cli_audit},
     {"run", "run a coordinator", cli_run},
     {NULL, NULL, NULL},
 };

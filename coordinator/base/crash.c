@@ -34,6 +34,9 @@ static const char *const POINTS[] = {
     "leave_sent",
     "left",
     "peer_fenced", /* a dead peer's rounds can be claimed */
+    "chain_sent",  /* nobody knows whether the chain is longer */
+    "chain_committed",
+    "checkpoint_sent", /* the chain is signed, or not */
 };
 
 /* Those of the commands, each visited by a test of its own. */

@@ -3,6 +3,7 @@
 #ifndef QUORATE_CLI_COMMANDS_H
 #define QUORATE_CLI_COMMANDS_H
 
+int cli_audit(int argc, char **argv);
 int cli_cancel(int argc, char **argv);
 int cli_collect(int argc, char **argv);
 int cli_distribute(int argc, char **argv);

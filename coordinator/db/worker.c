@@ -95,6 +95,25 @@ bool worker_send_watch(struct db_session *session, int32_t instance, int32_t see
     return db_session_send(session, "SELECT * FROM quorate_worker.watch($1, $2)", &params);
 }
 
+bool worker_send_chain(struct db_session *session, int32_t max, const char *key) {
+    struct db_params params = {0};
+    db_param_int4(&params, max);
+    db_param_text(&params, key);
+    return db_session_send(session, "SELECT * FROM quorate_worker.chain($1, $2)", &params);
+}
+
+bool worker_send_checkpoint(struct db_session *session, const struct checkpoint *checkpoint) {
+    struct db_params params = {0};
+    char key[PUBLIC_KEY_TEXT + 1];
+    public_key_format(&checkpoint->key, key);
+    db_param_int8(&params, checkpoint->seq);
+    db_param_bytes(&params, checkpoint->hash, sizeof checkpoint->hash);
+    db_param_int8(&params, checkpoint->at_us);
+    db_param_text(&params, key);
+    db_param_bytes(&params, checkpoint->signature.bytes, checkpoint->signature.size);
+    return db_session_send(session, "SELECT quorate_worker.checkpoint($1, $2, $3, $4, $5)", &params);
+}
+
 static bool add_int4s(struct db_params *params, struct db_array *array, const int32_t *values, size_t count) {
     db_array_start(array, DB_INT4);
     for (size_t i = 0; i < count; i++) {

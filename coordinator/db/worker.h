@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "db/array.h"
 #include "db/session.h"
+#include "wire/checkpoint.h"
 #include "wire/webhook.h"
 
 enum route { ROUTE_PRIMARY, ROUTE_BACKUP, ROUTE_COUNT };
@@ -100,6 +101,8 @@ bool worker_send_release(struct db_session *session, struct worker_scratch *scra
                          const int64_t *round_nos, size_t count) MUST_CHECK;
 bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
                         const int64_t *round_nos, size_t count) MUST_CHECK;
+bool worker_send_chain(struct db_session *session, int32_t max, const char *key) MUST_CHECK; /* key: NULL for none */
+bool worker_send_checkpoint(struct db_session *session, const struct checkpoint *checkpoint) MUST_CHECK;
 
 struct joined_row {
     int32_t instance;
@@ -126,6 +129,15 @@ struct watch_row {
     bool seen;    /* its life lock was seen held */
     bool free;    /* that one's life lock was free */
     bool fenced;
+};
+
+struct chain_row {
+    int32_t chained; /* negative: nobody tells, since a peer was at it */
+    bool more;
+    int64_t seq; /* of the chain's head */
+    unsigned char hash[SHA256_BYTES];
+    int64_t now_us;
+    int64_t unsigned_entries, unsigned_us; /* 0: all of it is signed; how long the first of them has been waiting */
 };
 
 struct node_version_row {
@@ -188,6 +200,7 @@ bool worker_joined(const PGresult *result, struct joined_row *out) MUST_CHECK;
 bool worker_tick(const PGresult *result, struct tick_row *out) MUST_CHECK;
 bool worker_held(const PGresult *result) MUST_CHECK; /* of hold: whether the lock is this session's now */
 bool worker_watched(const PGresult *result, struct watch_row *out) MUST_CHECK;
+bool worker_chained(const PGresult *result, struct chain_row *out) MUST_CHECK;
 bool worker_released(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
 bool worker_is_joined(const PGresult *result) MUST_CHECK; /* false, too, for no result */
 bool worker_durability(const PGresult *result, int row, struct durability_row *out) MUST_CHECK;

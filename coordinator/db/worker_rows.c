@@ -155,6 +155,24 @@ bool worker_watched(const PGresult *result, struct watch_row *out) {
     return true;
 }
 
+bool worker_chained(const PGresult *result, struct chain_row *out) {
+    if (PQntuples(result) != 1 || PQnfields(result) != 7) {
+        return false;
+    }
+    bool peer = PQgetisnull(result, 0, 2);
+    *out = (struct chain_row){.chained = peer ? -1 : get_int4(result, 0, 0),
+                              .more = get_bool(result, 0, 1),
+                              .seq = get_int8(result, 0, 2),
+                              .now_us = get_int8(result, 0, 4),
+                              .unsigned_entries = get_int8(result, 0, 5),
+                              .unsigned_us = get_int8(result, 0, 6)};
+    if (!peer && PQgetlength(result, 0, 3) != SHA256_BYTES) {
+        return false;
+    }
+    memcpy(out->hash, PQgetvalue(result, 0, 3), peer ? 0 : SHA256_BYTES);
+    return true;
+}
+
 bool worker_released(const PGresult *result, int row, struct round_row *out) {
     if (!is_row(result, row, "8t")) {
         return false;

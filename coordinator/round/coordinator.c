@@ -112,7 +112,7 @@ bool coordinator_start(struct coordinator *c, struct ev_loop *loop, const struct
             return error_set(err, EXIT_UNEXPECTED, "out of memory");
         }
     }
-    if (!beat_start(&c->beat, c) || !ring_start(&c->ring, c)) {
+    if (!beat_start(&c->beat, c) || !ring_start(&c->ring, c) || !historian_start(&c->historian, c)) {
         return error_set(err, EXIT_UNEXPECTED, "out of memory");
     }
     ev_prepare_start(loop, &c->prepare);
@@ -141,6 +141,7 @@ void coordinator_free(struct coordinator *c) {
     drop_rounds(c);
     beat_free(&c->beat);
     ring_free(&c->ring);
+    historian_free(&c->historian);
     for (int i = 0; i < LANE_COUNT; i++) {
         lane_free(&c->lanes[i]);
     }
@@ -182,7 +183,8 @@ void coordinator_gauges(const struct coordinator *c, struct metrics_gauges *gaug
             }
         }
     }
-    gauges->database_losses = db_session_losses(c->beat.session) + db_session_losses(c->ring.session);
+    gauges->database_losses = db_session_losses(c->beat.session) + db_session_losses(c->ring.session) +
+                              db_session_losses(c->historian.session);
     for (int i = 0; i < LANE_COUNT; i++) {
         gauges->database_losses += db_session_losses(c->lanes[i].session);
     }
@@ -223,4 +225,5 @@ void coordinator_fenced(struct coordinator *c) {
     }
     beat_rejoin(&c->beat);
     ring_rejoin(&c->ring);
+    historian_rejoin(&c->historian);
 }

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "round/beat.h"
+#include "round/historian.h"
 #include "round/lane.h"
 #include "round/metrics.h"
 #include "round/node.h"
@@ -34,6 +35,8 @@ struct coordinator_settings {
     const struct secret_set *node_secrets; /* NULL: none */
     const struct pin_set *node_pins;       /* the same */
     struct http_policy http;
+    const struct secret_key *audit_key; /* NULL: this one signs no checkpoints */
+    int64_t checkpoint_us;              /* how long an entry of the history may wait for a signature */
 };
 
 struct coordinator {
@@ -47,6 +50,7 @@ struct coordinator {
     int64_t clock_offset_us;              /* the database's clock minus clock_monotonic_us() */
     struct beat beat;
     struct ring ring;
+    struct historian historian;
     struct lane lanes[LANE_COUNT];
     struct node_book nodes;
     struct round *rounds;

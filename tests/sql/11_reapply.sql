@@ -49,6 +49,8 @@ CREATE TEMP TABLE before AS SELECT p.oid, p.proname FROM pg_proc p WHERE p.prona
 \ir ../../sql/51_worker_claim.sql
 \ir ../../sql/52_worker_deliver.sql
 \ir ../../sql/53_worker_durability.sql
+\ir ../../sql/60_history.sql
+\ir ../../sql/61_audit.sql
 \ir ../../sql/90_grants.sql
 \ir ../../sql/95_roles.sql
 \ir ../../sql/99_end.sql
