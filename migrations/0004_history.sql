@@ -93,7 +93,7 @@ BEGIN
                                                 ('dead_lettered', g.dead_lettered_at IS NOT NULL)) AS e (kind, happened)
                      WHERE e.happened) w
              CROSS JOIN LATERAL quorate_store.round_records(w.rounds, w.kinds) q) x
-     GROUP BY (x.r).round_no;
+     GROUP BY (x.r).round_no ORDER BY (x.r).round_no;
     RETURN NULL;
 END $$;
 COMMENT ON FUNCTION quorate_store.history_pruned() IS
@@ -168,7 +168,7 @@ CREATE TRIGGER history_import_kept BEFORE DELETE ON quorate_store.history_import
 CREATE FUNCTION quorate_store.history_chained() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM gone g WHERE (SELECT h.seq FROM quorate_store.history h
-                                          WHERE h.key = g.key AND h.kind = g.kind LIMIT 1) IS NULL) THEN
+                                          WHERE h.key = g.key AND (h.kind = g.kind OR g.kind = 'ended' AND h.kind = 'settled') LIMIT 1) IS NULL) THEN
         RAISE EXCEPTION 'what has happened stays noted until it is in the chain' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN NULL;

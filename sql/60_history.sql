@@ -2,18 +2,20 @@
 --
 -- A record is a JSON text as json_build_object writes it. It must come out the same for ever and under any setting: times and durations
 -- are whole microseconds, bytes are hexadecimal or base64, and it holds only what does not change any more.
+--
+-- The small functions are STABLE, as what they call is: the planner would not inline them otherwise, and a call costs ten times its work.
 
 CREATE OR REPLACE FUNCTION quorate_store.us(p_time timestamptz) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT (extract(epoch FROM p_time) * 1000000)::bigint $$;
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT (extract(epoch FROM p_time) * 1000000)::bigint $$;
 COMMENT ON FUNCTION quorate_store.us(timestamptz) IS 'Microseconds since 1970.';
 
 CREATE OR REPLACE FUNCTION quorate_store.us(p_duration interval) RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT (extract(epoch FROM p_duration) * 1000000)::bigint $$;
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT (extract(epoch FROM p_duration) * 1000000)::bigint $$;
 COMMENT ON FUNCTION quorate_store.us(interval) IS 'Microseconds.';
 
 CREATE OR REPLACE FUNCTION quorate_store.receipt_text(p_receipt bytea) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE octet_length(p_receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || translate(encode(p_receipt, 'base64'), E'\n', '')
+    SELECT CASE octet_length(p_receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || replace(encode(p_receipt, 'base64'), E'\n', '')
 $$;
 COMMENT ON FUNCTION quorate_store.receipt_text(bytea) IS 'A receipt as its header has it.';
 
@@ -27,7 +29,7 @@ $$;
 COMMENT ON FUNCTION quorate_store.ack_json(quorate_store.ack, text, bytea) IS 'An ack in a record, with all that is needed to verify its receipt.';
 
 CREATE OR REPLACE FUNCTION quorate_store.part(p_text text) RETURNS bytea
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT substr(sha256(convert_to(p_text, 'UTF8')), 1, 4) $$;
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT substr(sha256(convert_to(p_text, 'UTF8')), 1, 4) $$;
 COMMENT ON FUNCTION quorate_store.part(text) IS 'What history.parts keeps of a part of a record.';
 
 CREATE OR REPLACE FUNCTION quorate_store.round_records(p_rounds quorate_store.round[], p_kinds quorate_store.history_kind[])
@@ -39,52 +41,52 @@ BEGIN
     RETURN QUERY
     SELECT r.ordinality, t.record, sha256(convert_to(t.record, 'UTF8')),
            quorate_store.part(p.ledger) || quorate_store.part(p.round)
-           || CASE p_kinds[r.ordinality] WHEN 'ended' THEN quorate_store.part(p.deliveries) || quorate_store.part(p.acks)
-                                         WHEN 'settled' THEN quorate_store.part(p.attempts) || quorate_store.part(p.acks)
-                                         ELSE '' END
+           || COALESCE(quorate_store.part(p.deliveries) || quorate_store.part(p.acks), '') || COALESCE(quorate_store.part(p.attempts), '')
       FROM unnest(p_rounds) WITH ORDINALITY AS r
       LEFT JOIN quorate_store.ledger l ON l.round_no = r.round_no
+     CROSS JOIN LATERAL (SELECT p_kinds[r.ordinality] IN ('ended', 'settled') AS whole, p_kinds[r.ordinality] = 'settled' AS settled) k
      CROSS JOIN LATERAL (
            SELECT json_build_object('round_no', r.round_no, 'round_id', l.round_id, 'nonce', l.nonce::text)::text AS ledger,
-                  CASE p_kinds[r.ordinality]
-                  WHEN 'ended' THEN json_build_object(
+                  CASE
+                  WHEN k.whole THEN json_build_object(
                       'state', CASE r.state WHEN 'dead_lettered' THEN 'complete' ELSE r.state END, 'quorum', r.quorum,
                       'node_ids', r.node_ids, 'node_versions', r.node_versions, 'per_share_timeout', quorate_store.us(r.per_share_timeout),
                       'retry_budget', r.retry_budget, 'base_backoff', quorate_store.us(r.base_backoff),
-                      'max_backoff', quorate_store.us(r.max_backoff), 'after_quorum', r.after_quorum,
+                      'max_backoff', quorate_store.us(r.max_backoff), 'after_quorum', r.after_quorum, 'require_sealed', r.require_sealed,
                       'opened_at', quorate_store.us(r.opened_at), 'escalate_at', quorate_store.us(r.escalate_at),
                       'escalated_at', quorate_store.us(r.escalated_at), 'deadline_at', quorate_store.us(r.deadline_at),
                       'fresh_until', quorate_store.us(r.fresh_until), 'claimed_at', quorate_store.us(r.claimed_at),
                       'claimed_by', r.claimed_by, 'claimed_nodes', r.claimed_nodes, 'closed_at', quorate_store.us(r.closed_at),
-                      'close_reason', r.close_reason, 'quorum_nodes', r.quorum_nodes)
-                  WHEN 'settled' THEN json_build_object('settled_at', quorate_store.us(r.settled_at), 'owner', r.owner)
-                  WHEN 'collected' THEN json_build_object('collected_at', quorate_store.us(r.collected_at))
+                      'close_reason', r.close_reason, 'quorum_nodes', r.quorum_nodes,
+                      'settled_at', CASE WHEN k.settled THEN quorate_store.us(r.settled_at) END, 'owner', CASE WHEN k.settled THEN r.owner END)
+                  WHEN p_kinds[r.ordinality] = 'collected' THEN json_build_object('collected_at', quorate_store.us(r.collected_at))
                   ELSE json_build_object('dead_lettered_at', quorate_store.us(r.dead_lettered_at)) END::text AS round,
-                  CASE WHEN p_kinds[r.ordinality] = 'ended' THEN
+                  CASE WHEN k.whole THEN
                       COALESCE((SELECT json_agg(json_build_object('node_id', d.node_id, 'distributed_at', quorate_store.us(d.distributed_at),
                                                                   'payload_bytes', d.payload_bytes,
                                                                   'payload_sha256', encode(d.payload_sha256, 'hex')) ORDER BY d.node_id)
                                   FROM quorate_store.delivery d WHERE d.round_no = r.round_no), '[]')::text END AS deliveries,
-                  -- Those up to the end, and those after it up to the settling.
-                  CASE WHEN p_kinds[r.ordinality] IN ('ended', 'settled') THEN
-                      COALESCE((SELECT json_agg(quorate_store.ack_json(k, v.receipt_key, d.payload_sha256) ORDER BY k.node_id)
-                                  FROM quorate_store.ack k
-                                  LEFT JOIN quorate_store.delivery d ON d.round_no = k.round_no AND d.node_id = k.node_id
-                                  LEFT JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, k.node_id)]
-                                 WHERE k.round_no = r.round_no
-                                   AND CASE WHEN r.quorum_nodes IS NOT NULL THEN k.node_id = ANY (r.quorum_nodes) ELSE NOT k.late END
-                                       = (p_kinds[r.ordinality] = 'ended')
-                                   AND (p_kinds[r.ordinality] = 'ended' OR k.acked_at <= r.settled_at)), '[]')::text END AS acks,
-                  CASE WHEN p_kinds[r.ordinality] = 'settled' THEN
+                  -- Those up to the end, or up to the settling.
+                  CASE WHEN k.whole THEN
+                      COALESCE((SELECT json_agg(quorate_store.ack_json(a, v.receipt_key, d.payload_sha256) ORDER BY a.node_id)
+                                  FROM quorate_store.ack a
+                                  LEFT JOIN quorate_store.delivery d ON d.round_no = a.round_no AND d.node_id = a.node_id
+                                  LEFT JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, a.node_id)]
+                                 WHERE a.round_no = r.round_no
+                                   AND CASE WHEN k.settled THEN a.acked_at <= r.settled_at
+                                            WHEN r.quorum_nodes IS NOT NULL THEN a.node_id = ANY (r.quorum_nodes)
+                                            ELSE NOT a.late END), '[]')::text END AS acks,
+                  CASE WHEN k.settled THEN
                       COALESCE((SELECT json_agg(json_build_object('node_id', a.node_id, 'route', a.route, 'attempt', a.attempt, 'owner', a.owner,
                                                                   'reserved_at', quorate_store.us(a.reserved_at),
                                                                   'finished_at', quorate_store.us(a.finished_at), 'outcome', a.outcome,
                                                                   'http_status', a.http_status, 'retry_at', quorate_store.us(a.retry_at),
                                                                   'resends', a.resends) ORDER BY a.node_id, a.route, a.attempt)
-                                  FROM quorate_store.attempt a WHERE a.round_no = r.round_no), '[]')::text END AS attempts) AS p
+                                  FROM quorate_store.attempt a WHERE a.round_no = r.round_no), '[]')::text END AS attempts
+            OFFSET 0) AS p -- a fence: what is named more than once is made once
      CROSS JOIN LATERAL (
            SELECT concat('{"kind" : "', p_kinds[r.ordinality], '", "ledger" : ', p.ledger, ', "round" : ', p.round,
-                         ', "deliveries" : ' || p.deliveries, ', "attempts" : ' || p.attempts, ', "acks" : ' || p.acks, '}') AS record) AS t;
+                         ', "deliveries" : ' || p.deliveries, ', "acks" : ' || p.acks, ', "attempts" : ' || p.attempts, '}') AS record OFFSET 0) AS t;
 END $$;
 COMMENT ON FUNCTION quorate_store.round_records(quorate_store.round[], quorate_store.history_kind[]) IS
 'The records of rounds, of these kinds one by one (ended, settled, collected, dead_lettered). i: the place in the arrays.';
@@ -119,22 +121,20 @@ BEGIN
                   FROM quorate_store.node n WHERE n.node_id = p_key);
     WHEN 'node_version' THEN
         RETURN (SELECT json_build_object('kind', p_kind, 'version', v.version, 'node_id', v.node_id, 'url', v.url, 'backup_url', v.backup_url,
-                                         'receipt_key', v.receipt_key, 'created_at', quorate_store.us(v.created_at))
+                                         'receipt_key', v.receipt_key, 'seal_key', v.seal_key, 'created_at', quorate_store.us(v.created_at))
                   FROM quorate_store.node_version v WHERE v.version = p_key);
     WHEN 'acked' THEN
         RETURN (SELECT json_build_object('kind', p_kind, 'ledger', json_build_object('round_no', l.round_no, 'round_id', l.round_id, 'nonce', l.nonce::text),
                            'acks', json_agg(quorate_store.ack_json(k, v.receipt_key, d.payload_sha256) ORDER BY k.node_id))
                   FROM quorate_store.ack k
                   JOIN quorate_store.round r ON r.round_no = k.round_no AND k.acked_at > r.settled_at
-                                            AND CASE WHEN r.quorum_nodes IS NOT NULL THEN k.node_id <> ALL (r.quorum_nodes) ELSE k.late END
                   JOIN quorate_store.ledger l ON l.round_no = k.round_no
                   LEFT JOIN quorate_store.delivery d ON d.round_no = k.round_no AND d.node_id = k.node_id
                   LEFT JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, k.node_id)]
                  WHERE k.round_no = p_key GROUP BY l.round_no, l.round_id, l.nonce);
     WHEN 'pruned' THEN
         RETURN (SELECT json_build_object('kind', p_kind, 'round_no', l.round_no, 'round_id', l.round_id, 'nonce', l.nonce::text,
-                                         'pruned_at', quorate_store.us(l.pruned_at), 'ended', p_digests -> 'ended' ->> 0,
-                                         'settled', p_digests -> 'settled' ->> 0, 'collected', p_digests -> 'collected' ->> 0,
+                                         'pruned_at', quorate_store.us(l.pruned_at), 'settled', p_digests -> 'settled' ->> 0, 'collected', p_digests -> 'collected' ->> 0,
                                          'dead_lettered', p_digests -> 'dead_lettered' ->> 0)
                   FROM quorate_store.ledger l WHERE l.round_no = p_key AND l.pruned_at IS NOT NULL);
     WHEN 'rejected' THEN
@@ -194,10 +194,9 @@ BEGIN
         SELECT l.round_no, e.kind
           FROM quorate_store.ledger l
           LEFT JOIN quorate_store.round r ON r.round_no = l.round_no
-         CROSS JOIN LATERAL (VALUES ('ended'::quorate_store.history_kind, r.closed_at IS NOT NULL), ('settled', r.settled_at IS NOT NULL),
+         CROSS JOIN LATERAL (VALUES ('ended'::quorate_store.history_kind, r.closed_at IS NOT NULL AND r.settled_at IS NULL), ('settled', r.settled_at IS NOT NULL),
                                     ('acked', r.settled_at IS NOT NULL AND EXISTS (
-                                         SELECT FROM quorate_store.ack k WHERE k.round_no = r.round_no AND k.acked_at > r.settled_at
-                                            AND CASE WHEN r.quorum_nodes IS NOT NULL THEN k.node_id <> ALL (r.quorum_nodes) ELSE k.late END)),
+                                         SELECT FROM quorate_store.ack k WHERE k.round_no = r.round_no AND k.acked_at > r.settled_at)),
                                     ('collected', r.collected_at IS NOT NULL), ('dead_lettered', r.dead_lettered_at IS NOT NULL),
                                     ('pruned', l.pruned_at IS NOT NULL)) AS e (kind, happened)
          WHERE l.round_no BETWEEN p_from AND p_upto AND e.happened
@@ -207,7 +206,7 @@ BEGIN
      ORDER BY k.round_no, k.kind;
 END $$;
 COMMENT ON FUNCTION quorate_store.rounds_without_record(bigint, bigint) IS
-'What the rounds of these numbers have been through that has no record and is not due.';
+'What the rounds of these numbers have been through that has no record and is not due. The record of the settling is one of the end, too.';
 
 CREATE OR REPLACE FUNCTION quorate_store.chain_lock() RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 8175562158424584565 $$;
@@ -243,7 +242,7 @@ COMMENT ON FUNCTION quorate_store.import_more(int) IS
 'What of the time before the history goes into the chain next; both NULL when nothing is left, or nothing in this piece.';
 
 CREATE OR REPLACE FUNCTION quorate_store.entry_digest(p_seq bigint, p_kind quorate_store.history_kind, p_key bigint, p_at timestamptz, p_digest bytea, p_parts bytea)
-RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+RETURNS bytea LANGUAGE sql STABLE AS $$
     SELECT sha256(convert_to(concat_ws('.', 'quorate-entry-v1', p_seq, p_kind, p_key, quorate_store.us(p_at), encode(p_digest, 'hex'),
                                        encode(p_parts, 'hex')), 'UTF8'))
 $$;
@@ -311,13 +310,16 @@ DECLARE
 BEGIN
     chained := 0;
     more := false;
-    now_us := quorate_store.us(clock_timestamp());
     IF NOT pg_try_advisory_xact_lock(quorate_store.chain_lock()) THEN
         RETURN; -- a peer is at it
     END IF;
     SELECT array_agg(x.due_no ORDER BY x.due_no), array_agg(x.key ORDER BY x.due_no), array_agg(x.kind ORDER BY x.due_no),
            array_agg(x.note ORDER BY x.due_no) INTO v_nos, v_keys, v_kinds, v_notes
       FROM (SELECT d.* FROM quorate_store.history_due d ORDER BY d.due_no LIMIT p_max) x;
+    -- Who settles before the end is in the chain leaves one record for both.
+    SELECT array_agg(u.key ORDER BY u.i), array_agg(u.kind ORDER BY u.i), array_agg(u.note ORDER BY u.i) INTO v_keys, v_kinds, v_notes
+      FROM unnest(v_keys, v_kinds, v_notes) WITH ORDINALITY AS u (key, kind, note, i)
+     WHERE u.kind <> 'ended' OR NOT EXISTS (SELECT FROM unnest(v_keys, v_kinds) AS s (key, kind) WHERE s.key = u.key AND s.kind = 'settled');
     v_old := quorate_store.import_more(p_max - COALESCE(cardinality(v_nos), 0));
     v_keys := v_keys || v_old.keys;
     v_kinds := v_kinds || v_old.kinds;
@@ -330,7 +332,8 @@ BEGIN
                 SELECT u.i, b.j, u.key, b.kind::quorate_store.history_kind, NULL
                   FROM unnest(v_keys, v_kinds, v_notes) WITH ORDINALITY AS u (key, kind, note, i)
                  CROSS JOIN LATERAL json_object_keys(u.note) WITH ORDINALITY AS b (kind, j)
-                 WHERE (SELECT true FROM quorate_store.history h WHERE h.key = u.key AND h.kind = b.kind::quorate_store.history_kind LIMIT 1) IS NULL
+                 WHERE b.kind <> 'ended'
+                   AND (SELECT true FROM quorate_store.history h WHERE h.key = u.key AND h.kind = b.kind::quorate_store.history_kind LIMIT 1) IS NULL
                    AND NOT EXISTS (SELECT FROM unnest(v_keys, v_kinds) AS o (key, kind)
                                     WHERE o.key = u.key AND o.kind = b.kind::quorate_store.history_kind)) x;
     END IF;
@@ -341,7 +344,8 @@ BEGIN
     more := COALESCE(cardinality(v_nos) >= p_max, false) OR v_old.keys IS NOT NULL;
     SELECT h.seq, h.hash INTO seq, hash FROM quorate_store.history h ORDER BY h.seq DESC LIMIT 1;
     v_signed := COALESCE((SELECT max(c.seq) FROM quorate_store.checkpoint c WHERE c.key = p_key), 0);
-    SELECT seq - v_signed, now_us - quorate_store.us(h.at) INTO unsigned, unsigned_us
+    now_us := quorate_store.us(clock_timestamp());
+    SELECT chain.seq - v_signed, now_us - quorate_store.us(h.at) INTO unsigned, unsigned_us
       FROM quorate_store.history h WHERE h.seq > v_signed AND h.kind <> 'checkpoint' ORDER BY h.seq LIMIT 1;
 END $$;
 COMMENT ON FUNCTION quorate_worker.chain(int, text) IS

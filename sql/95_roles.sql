@@ -27,6 +27,11 @@ INSERT INTO quorate_roles VALUES
     (3, 'quorate_coordinator', 'EXECUTE ON ALL FUNCTIONS IN SCHEMA quorate_worker'),
     (4, 'quorate_auditor', 'USAGE ON SCHEMA quorate'),
     (4, 'quorate_auditor', 'SELECT ON ALL TABLES IN SCHEMA quorate'), -- these are views
+    (4, 'quorate_auditor', 'EXECUTE ON FUNCTION quorate.history_entries'), -- records, never a payload
+    (4, 'quorate_auditor', 'EXECUTE ON FUNCTION quorate.history_gaps'),
+    (4, 'quorate_auditor', 'EXECUTE ON FUNCTION quorate.history_status'),
+    (4, 'quorate_auditor', 'EXECUTE ON FUNCTION quorate.history_of'),
+    (4, 'quorate_auditor', 'EXECUTE ON FUNCTION quorate.history_links'),
     (5, 'quorate_admin', 'USAGE ON SCHEMA quorate'),
     (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.add_node'),
     (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.set_node_enabled'),

@@ -83,12 +83,25 @@ static bool check_ack(const struct envelope_key *of, const json_t *ack, struct a
     return true;
 }
 
+/* An ack of this node that came in time. */
+static bool has_acked(const json_t *acks, json_int_t node_id, json_int_t deadline) {
+    for (size_t i = 0; i < json_array_size(acks); i++) {
+        const json_t *ack = json_array_get(acks, i);
+        if (json_integer_value(json_object_get(ack, "node_id")) == node_id)
+            return json_is_false(json_object_get(ack, "late")) &&
+                   json_integer_value(json_object_get(ack, "acked_at")) <= deadline;
+    }
+    return false;
+}
+
 static bool check_quorum(const struct envelope_key *of, const json_t *json, struct error *err) {
-    const json_t *round = json_object_get(json, "round");
-    size_t acks = json_array_size(json_object_get(json, "acks"));
-    return strcmp(text_of(round, "state"), "complete") != 0 ||
-           (json_integer_value(json_object_get(round, "quorum")) <= (json_int_t)acks &&
-            json_array_size(json_object_get(round, "quorum_nodes")) == acks) ||
+    const json_t *round = json_object_get(json, "round"), *nodes = json_object_get(round, "quorum_nodes");
+    json_int_t deadline = json_integer_value(json_object_get(round, "deadline_at"));
+    bool good = strcmp(text_of(round, "state"), "complete") != 0 ||
+                json_integer_value(json_object_get(round, "quorum")) <= (json_int_t)json_array_size(nodes);
+    for (size_t i = 0; good && i < json_array_size(nodes); i++)
+        good = has_acked(json_object_get(json, "acks"), json_integer_value(json_array_get(nodes, i)), deadline);
+    return good ||
            error_set(err, EXIT_UNEXPECTED,
                      "quorate_store.round \"%s\": it is complete, and has not the acks of its quorum", of->round_id);
 }
@@ -110,7 +123,7 @@ static bool check_round(const char *deployment, const struct history_entry *entr
     for (size_t i = 0; i < json_array_size(acks); i++)
         if (!check_ack(&of, json_array_get(acks, i), tally, err))
             return false;
-    return strcmp(entry->kind, "ended") != 0 || check_quorum(&of, json, err);
+    return check_quorum(&of, json, err);
 }
 
 bool audit_record(const char *deployment, const struct history_entry *entry, const char *record,

@@ -41,6 +41,8 @@ bool audit_checkpoint(const char *deployment, const char *line, struct audit_key
 
 /* A file that `quorate audit export` wrote. */
 bool audit_file(const char *path, struct audit_keys *keys, struct audit_tally *tally, struct error *err) MUST_CHECK;
+bool audit_text(const char *text, size_t size, struct audit_keys *keys, struct audit_tally *tally,
+                struct error *err) MUST_CHECK; /* what stands in one */
 /* As such files are written: one way only, so that no byte of one can change without a difference. */
 char *audit_dump(const json_t *json) MUST_CHECK;
 enum { AUDIT_FILE_MAX = 256 * 1024 * 1024 };

@@ -75,7 +75,7 @@ static bool check_piece(const json_t *file, const json_t *piece, struct audit_ke
                      checkpoint.seq);
 }
 
-static bool check(const json_t *file, const char *text, struct audit_keys *keys, struct audit_tally *tally,
+static bool check(const json_t *file, const char *text, size_t size, struct audit_keys *keys, struct audit_tally *tally,
                   struct error *err) {
     const json_t *pieces = json_object_get(file, "pieces");
     const char *format = json_string_value(json_object_get(file, "format"));
@@ -83,7 +83,7 @@ static bool check(const json_t *file, const char *text, struct audit_keys *keys,
     const char *round_id = json_string_value(json_object_get(file, "round_id"));
     char *again = audit_dump(file);
     size_t length = again ? strlen(again) : 0;
-    bool same = again && strncmp(text, again, length) == 0 && strcmp(text + length, "\n") == 0;
+    bool same = again && size == length + 1 && memcmp(text, again, length) == 0 && text[length] == '\n';
     free(again);
     if (!same || !format || strcmp(format, AUDIT_FORMAT) != 0 || json_object_size(file) != 4)
         return bad(err, "it is not written as they are");
@@ -117,14 +117,17 @@ static char *read_all(const char *path, size_t *size, struct error *err) {
     return text;
 }
 
+bool audit_text(const char *text, size_t size, struct audit_keys *keys, struct audit_tally *tally, struct error *err) {
+    json_t *file = memchr(text, 0, size) ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    bool good = file ? check(file, text, size, keys, tally, err) : bad(err, "it is no JSON");
+    json_decref(file);
+    return good;
+}
+
 bool audit_file(const char *path, struct audit_keys *keys, struct audit_tally *tally, struct error *err) {
     size_t size = 0;
     char *text = read_all(path, &size, err);
-    if (!text)
-        return false;
-    json_t *file = memchr(text, 0, size) ? NULL : json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
-    bool good = file ? check(file, text, keys, tally, err) : bad(err, "it is no JSON");
-    json_decref(file);
+    bool good = text && audit_text(text, size, keys, tally, err);
     free(text);
     return good;
 }

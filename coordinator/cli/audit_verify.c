@@ -40,18 +40,18 @@ static const char *text_of(const json_t *json, const char *name) {
 
 /* The table whose part of the record is another one now. */
 static const char *table_of(const struct history_entry *entry, const char *row_parts) {
-    static const char *const ENDED[] = {"ledger", "round", "delivery", "ack"};
-    static const char *const SETTLED[] = {"ledger", "round", "attempt", "ack"};
+    static const char *const PARTS[] = {"ledger", "round", "delivery", "ack", "attempt"};
     static const struct {
         const char *kind, *table;
     } SINGLE[] = {{"rejected", "rejection"}, {"pruned", "ledger"},        {"forgotten", "rejection"},
                   {"acked", "ack"},          {"began", "history_import"}, {"imported", "history_import"}};
     unsigned char now[HISTORY_PARTS_MAX] = {0};
     size_t size = strlen(row_parts) / 2;
-    if (size > 0 && size == entry->parts_size && size <= 16 && hex_parse(row_parts, now, size)) {
+    if (size > 0 && size == entry->parts_size && size <= 4 * sizeof PARTS / sizeof PARTS[0] &&
+        hex_parse(row_parts, now, size)) {
         for (size_t i = 0; i < size / 4; i++)
             if (memcmp(now + 4 * i, entry->parts + 4 * i, 4) != 0)
-                return strcmp(entry->kind, "settled") == 0 ? SETTLED[i] : ENDED[i];
+                return PARTS[i];
     }
     for (size_t i = 0; i < sizeof SINGLE / sizeof SINGLE[0]; i++)
         if (strcmp(SINGLE[i].kind, entry->kind) == 0)
@@ -186,6 +186,14 @@ static bool walk_entries(struct walk *walk) {
     }
 }
 
+static bool all_met(const struct walk *walk) {
+    return walk->kept_count == 0 ||
+           error_set(walk->err, EXIT_UNEXPECTED,
+                     "quorate_store.history, seq %" PRId64 ": the checkpoint that was kept signs %" PRId64
+                     " entries, and there are %" PRId64 ": the newest were cut off",
+                     walk->seq + 1, walk->kept[walk->kept_count - 1].seq, walk->seq);
+}
+
 static bool walk_gaps(struct walk *walk) {
     int64_t after = 0;
     for (bool more = true; more;) {
@@ -252,12 +260,8 @@ bool audit_database(const char *conninfo, const char *kept_path, struct audit_ke
     struct walk walk = {.keys = keys, .tally = tally, .err = err};
     struct checkpoint *kept = calloc(KEPT_MAX, sizeof *kept);
     walk.client = kept ? db_client_open(conninfo, err) : NULL;
-    bool good = walk.client && begin(&walk, kept_path, kept) && walk_entries(&walk) && walk_gaps(&walk);
-    if (good && walk.kept_count > 0)
-        good = error_set(err, EXIT_UNEXPECTED,
-                         "quorate_store.history, seq %" PRId64 ": the checkpoint that was kept signs %" PRId64
-                         " entries, and there are %" PRId64 ": the newest were cut off",
-                         walk.seq + 1, walk.kept[walk.kept_count - 1].seq, walk.seq);
+    bool good =
+        walk.client && begin(&walk, kept_path, kept) && walk_entries(&walk) && all_met(&walk) && walk_gaps(&walk);
     json_t *status = good ? db_audit_status(walk.client, err) : NULL;
     *due = json_integer_value(json_object_get(status, "due"));
     good = status != NULL;

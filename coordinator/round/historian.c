@@ -12,7 +12,7 @@
 static const double PAUSE_S = 1.0;
 /* Between two pieces of a long queue, so that the rounds get the database in between. */
 static const double BREATH_S = 0.02;
-static const double SILENCE_MAX_S = 30.0;
+static const double SILENCE_MAX_S = 10.0;
 enum { ENTRIES_MAX = 1000, SIGN_ENTRIES = 1000 };
 
 static void wake_in(struct historian *historian, double seconds) {
@@ -74,7 +74,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *watcher, int events) {
     (void)loop, (void)events;
     struct historian *historian = watcher->data;
     if (historian->asking) {
-        static const char WHY[] = "no answer from the history within 30 s";
+        static const char WHY[] = "no answer from the history within 10 s";
         if (log_changed(historian->last_error, sizeof historian->last_error, WHY)) {
             log_event(LOG_WARN, "history_failed", "error=\"%s\"", WHY);
         }

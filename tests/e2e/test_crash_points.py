@@ -10,6 +10,7 @@ from harness import build
 
 SOURCE = build.ROOT / "coordinator" / "base" / "crash.c"
 POINTS = re.findall(r'^ +"([a-z_]+)",', SOURCE.read_text(), re.MULTILINE)
+HISTORY = {"chain_sent", "chain_committed", "checkpoint_sent"}  # visited by test_history.py
 AT_THE_END = {"draining", "release_sent", "release_committed", "leave_sent", "left"}
 SHORT = ("--lease", "1s")
 POLICY = {"per_share_timeout": "1 s", "base_backoff": "10 ms", "max_backoff": "100 ms", "retry_budget": 6}
@@ -55,7 +56,7 @@ def test_there_are_points():
 
 
 @pytest.mark.parametrize("nth", [1, 3])
-@pytest.mark.parametrize("point", [p for p in POINTS if p not in AT_THE_END | {"peer_fenced", "joined", "nodes_read"}])
+@pytest.mark.parametrize("point", [p for p in POINTS if p not in AT_THE_END | HISTORY | {"peer_fenced", "joined", "nodes_read"}])
 def test_killed_at(lab, point, nth):
     scene = Scene(lab)
     scene.dark.backup.plan(b.status(503))

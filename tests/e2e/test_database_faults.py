@@ -246,7 +246,7 @@ def test_time_outs_that_an_administrator_sets_reach_no_coordinator(durable_lab):
     assert backends(lab) == first, "a session was ended"
     with lab.cluster.connect(options=CALM) as conn:
         conn.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s) AS pid", [first])
-    for name in ("beat", "ring", "lane1", "lane2"):
+    for name in ("beat", "history", "ring", "lane1", "lane2"):
         coordinator.wait_line(rf"event=database_connected session={name}\b", since=since)
     second = backends(lab)
     nodes[0].primary.closing.wait(1)

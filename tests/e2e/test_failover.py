@@ -17,7 +17,7 @@ from harness.processes import fields
 
 PATIENT = {"per_share_timeout": "5 s", "retry_budget": 20, "max_backoff": "50 ms", "round_deadline": "60 s"}
 ROUNDS = 150
-SESSIONS = ("beat", "ring", "lane1", "lane2")
+SESSIONS = ("beat", "history", "ring", "lane1", "lane2")
 
 
 def flood(lab, nodes, rounds=ROUNDS):

@@ -9,7 +9,7 @@ from harness import behaviours as b
 from harness.processes import fields
 
 NOTICED_WITHIN_S = 15
-SESSIONS = {"beat", "lane1", "lane2", "ring"}
+SESSIONS = {"beat", "history", "lane1", "lane2", "ring"}
 
 
 @pytest.fixture
@@ -29,9 +29,10 @@ def break_connections(lab):
 
 
 def wait_noticed(coordinator, broken_at, sessions):
-    """Waits until all those sessions were lost, the lanes' connected again; how long each took. The beat and the ring notice by themselves that
+    """Waits until all those sessions were lost, the lanes' connected again; how long each took. The beat, the ring and the history notice by themselves that
     no answer comes, and begin anew."""
-    told = {"beat": r"\bevent=beat_failed\b.*no answer", "ring": r"\bevent=ring_failed\b.*no answer"}
+    told = {"beat": r"\bevent=beat_failed\b.*no answer", "ring": r"\bevent=ring_failed\b.*no answer",
+            "history": r"\bevent=history_failed\b.*no answer"}
     took = {}
     while set(took) < set(sessions):
         missing = set(sessions) - set(took)

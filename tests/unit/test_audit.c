@@ -1,0 +1,94 @@
+/* Exported files and checkpoints: the vector verifies, and no byte of it can change without being found. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/audit_check.h"
+#include "wire/checkpoint.h"
+
+static const char PATH[] = "tests/data/audit.json";
+
+static char *vector(size_t *size) {
+    FILE *in = fopen(PATH, "rb");
+    char *text = malloc(1024 * 1024);
+    assert_non_null(in);
+    assert_non_null(text);
+    *size = fread(text, 1, 1024 * 1024 - 1, in);
+    text[*size] = 0;
+    fclose(in);
+    return text;
+}
+
+static void the_vector_verifies(void **state) {
+    (void)state;
+    struct audit_keys keys = {0};
+    struct audit_tally tally = {0};
+    struct error err = {0};
+    size_t size;
+    char *text = vector(&size);
+    assert_true(audit_text(text, size, &keys, &tally, &err));
+    assert_true(tally.entries >= 1 && tally.receipts >= 1 && tally.checkpoints >= 1);
+    free(text);
+}
+
+static void any_changed_byte_is_found(void **state) {
+    (void)state;
+    size_t size;
+    char *text = vector(&size);
+    for (size_t i = 0; i < size; i++) {
+        static const char BITS[] = {1, 32};
+        for (size_t j = 0; j < sizeof BITS; j++) {
+            struct audit_keys keys = {0};
+            struct audit_tally tally = {0};
+            struct error err = {0};
+            text[i] = (char)(text[i] ^ BITS[j]);
+            if (audit_text(text, size, &keys, &tally, &err)) {
+                fail_msg("byte %zu", i);
+            }
+            assert_int_equal(err.code, EXIT_UNEXPECTED);
+            text[i] = (char)(text[i] ^ BITS[j]);
+        }
+    }
+    for (size_t less = 1; less < 200; less++) {
+        struct audit_keys keys = {0};
+        struct audit_tally tally = {0};
+        struct error err = {0};
+        assert_false(audit_text(text, size - less, &keys, &tally, &err));
+    }
+    free(text);
+}
+
+static void a_checkpoint_is_one_line_and_back(void **state) {
+    (void)state;
+    char line[CHECKPOINT_LINE_MAX + 1], again[CHECKPOINT_LINE_MAX + 1];
+    struct checkpoint checkpoint = {.deployment = "demo", .seq = 1001, .at_us = 1700000000000000}, parsed;
+    struct secret_key *key = secret_key_parse(
+        "whsk_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8prLrhQbzK8LIuGpTTTQvHNh5SbQv+EsiXlLyTIpZt1w==", NULL);
+    assert_non_null(key);
+    history_start("demo", checkpoint.hash);
+    checkpoint_sign(&checkpoint, key);
+    checkpoint_format(&checkpoint, line);
+    assert_true(checkpoint_parse(line, &parsed) && checkpoint_verify(&parsed));
+    checkpoint_format(&parsed, again);
+    assert_string_equal(line, again);
+    size_t size = strlen(line);
+    for (size_t i = 0; i < size; i++) {
+        for (int bit = 1; bit < 256; bit *= 2) {
+            line[i] = (char)(line[i] ^ bit);
+            assert_false(checkpoint_parse(line, &parsed) && checkpoint_verify(&parsed));
+            line[i] = (char)(line[i] ^ bit);
+        }
+    }
+    secret_key_free(key);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_vector_verifies),
+        cmocka_unit_test(any_changed_byte_is_found),
+        cmocka_unit_test(a_checkpoint_is_one_line_and_back),
+    };
+    return wire_start(NULL) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
+}
