@@ -21,7 +21,7 @@ SELECT is_empty(
 ALTER TABLE quorate_store.envelope ALTER COLUMN payload SET STATISTICS 100; -- as it was
 ANALYZE quorate_store.envelope;
 SELECT isnt_empty('SELECT * FROM pg_temp.sampled', 'where samples were kept before');
-\ir ../../migrations/0004_no_samples.sql
+\ir ../../migrations/0005_no_samples.sql
 SELECT is_empty('SELECT * FROM pg_temp.sampled', 'the migration erases them');
 SELECT is((SELECT a.attstorage::text FROM pg_attribute a WHERE a.attrelid = 'quorate_store.envelope'::regclass AND a.attname = 'payload'), 'e',
           'and payloads are still stored uncompressed');
