@@ -17,6 +17,24 @@ CREATE TYPE quorate_store.after_quorum AS ENUM (
     'stop'
 );
 
+CREATE TYPE quorate_store.history_kind AS ENUM (
+    'began',
+    'imported',
+    'deployment',
+    'coordinator',
+    'node',
+    'node_version',
+    'ended',
+    'settled',
+    'acked',
+    'collected',
+    'dead_lettered',
+    'pruned',
+    'rejected',
+    'forgotten',
+    'checkpoint'
+);
+
 CREATE TYPE quorate_store.outcome AS ENUM (
     'ack',
     'timeout',
@@ -101,25 +119,15 @@ CREATE TABLE quorate_store.ack (
     receipt bytea NOT NULL
 );
 
-CREATE TABLE quorate_store.ledger (
-    round_no bigint NOT NULL,
-    nonce bigint NOT NULL,
-    pruned_at timestamp with time zone,
+CREATE TABLE quorate_store.rejection (
+    rejection_no bigint NOT NULL,
+    rejected_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    nonce bigint,
+    node_id integer,
+    verdict quorate_store.verdict NOT NULL,
     round_id text NOT NULL COLLATE pg_catalog."C",
-    CONSTRAINT ledger_entry CHECK (((round_no > 0) AND (nonce > 0) AND (round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)))
-);
-
-CREATE TABLE quorate_store.node_version (
-    version integer NOT NULL,
-    node_id smallint NOT NULL,
-    url text NOT NULL,
-    backup_url text,
-    receipt_key text NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    seal_key text,
-    CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
-    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text)),
-    CONSTRAINT node_version_seal_key_check CHECK ((seal_key ~ '^qbox_[A-Za-z0-9+/]{43}=$'::text))
+    rejected_for name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT rejection_verdict_check CHECK ((verdict <> ALL (ARRAY['accepted'::quorate_store.verdict, 'duplicate'::quorate_store.verdict])))
 );
 
 CREATE TABLE quorate_store.round (
@@ -152,6 +160,27 @@ CREATE TABLE quorate_store.round (
     require_sealed boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_insert_scale_factor='0.2');
+
+CREATE TABLE quorate_store.ledger (
+    round_no bigint NOT NULL,
+    nonce bigint NOT NULL,
+    pruned_at timestamp with time zone,
+    round_id text NOT NULL COLLATE pg_catalog."C",
+    CONSTRAINT ledger_entry CHECK (((round_no > 0) AND (nonce > 0) AND (round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)))
+);
+
+CREATE TABLE quorate_store.node_version (
+    version integer NOT NULL,
+    node_id smallint NOT NULL,
+    url text NOT NULL,
+    backup_url text,
+    receipt_key text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seal_key text,
+    CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
+    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text)),
+    CONSTRAINT node_version_seal_key_check CHECK ((seal_key ~ '^qbox_[A-Za-z0-9+/]{43}=$'::text))
+);
 
 CREATE VIEW quorate.acks AS
  SELECT l.round_id,
@@ -286,6 +315,43 @@ CREATE VIEW quorate.attempts AS
      LEFT JOIN quorate_store.coordinator c ON ((c.instance_no = a.owner)));
 
 COMMENT ON VIEW quorate.attempts IS 'Every HTTP request that was reserved. outcome NULL: under way. resends: how often another coordinator sent it again under the same number.';
+
+CREATE TABLE quorate_store.checkpoint (
+    checkpoint_no bigint NOT NULL,
+    seq bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    hash bytea NOT NULL,
+    signature bytea NOT NULL,
+    key text NOT NULL,
+    CONSTRAINT checkpoint_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT checkpoint_key_check CHECK ((key ~ '^whpk_[A-Za-z0-9+/]{43}=$'::text)),
+    CONSTRAINT checkpoint_signature_check CHECK ((octet_length(signature) = 64))
+);
+
+CREATE TABLE quorate_store.deployment (
+    singleton boolean DEFAULT true NOT NULL,
+    deployment_id text NOT NULL COLLATE pg_catalog."C",
+    max_envelope_bytes integer DEFAULT 16777216 NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT deployment_deployment_id_check CHECK ((deployment_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)),
+    CONSTRAINT deployment_max_envelope_bytes_check CHECK (((max_envelope_bytes >= 1) AND (max_envelope_bytes <= 16777216))),
+    CONSTRAINT deployment_singleton_check CHECK (singleton)
+);
+
+CREATE VIEW quorate.checkpoints AS
+ SELECT c.checkpoint_no,
+    c.seq,
+    c.at,
+    encode(c.hash, 'hex'::text) AS hash,
+    c.key,
+    ('v1a,'::text || translate(encode(c.signature, 'base64'::text), '
+'::text, ''::text)) AS signature,
+    format('quorate-checkpoint-v1.%s.%s.%s.%s %s v1a,%s'::text, d.deployment_id, c.seq, encode(c.hash, 'hex'::text), quorate_store.us(c.at), c.key, translate(encode(c.signature, 'base64'::text), '
+'::text, ''::text)) AS line
+   FROM (quorate_store.checkpoint c
+     CROSS JOIN quorate_store.deployment d);
+
+COMMENT ON VIEW quorate.checkpoints IS 'Signatures over the chain of the history: when it had seq entries it ended with hash. line: what is to be kept elsewhere: the signed text, the key, the signature.';
 
 CREATE VIEW quorate.coordinators AS
  SELECT c.name AS coordinator,
@@ -424,16 +490,6 @@ CREATE VIEW quorate.deliveries AS
 COMMENT ON VIEW quorate.deliveries IS 'Accepted envelopes and how far their delivery got: pending, acked, exhausted, refused or abandoned. attempts: on both routes. payload_erased_at: since when only
 the SHA-256 and the size are left.';
 
-CREATE TABLE quorate_store.deployment (
-    singleton boolean DEFAULT true NOT NULL,
-    deployment_id text NOT NULL COLLATE pg_catalog."C",
-    max_envelope_bytes integer DEFAULT 16777216 NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT deployment_deployment_id_check CHECK ((deployment_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)),
-    CONSTRAINT deployment_max_envelope_bytes_check CHECK (((max_envelope_bytes >= 1) AND (max_envelope_bytes <= 16777216))),
-    CONSTRAINT deployment_singleton_check CHECK (singleton)
-);
-
 CREATE TABLE quorate_store.migration (
     number integer NOT NULL,
     name text NOT NULL,
@@ -470,17 +526,6 @@ CREATE VIEW quorate.nodes AS
      JOIN quorate_store.node_version v ON ((v.version = n.current_version)));
 
 COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.';
-
-CREATE TABLE quorate_store.rejection (
-    rejection_no bigint NOT NULL,
-    rejected_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    nonce bigint,
-    node_id integer,
-    verdict quorate_store.verdict NOT NULL,
-    round_id text NOT NULL COLLATE pg_catalog."C",
-    rejected_for name DEFAULT SESSION_USER NOT NULL,
-    CONSTRAINT rejection_verdict_check CHECK ((verdict <> ALL (ARRAY['accepted'::quorate_store.verdict, 'duplicate'::quorate_store.verdict])))
-);
 
 CREATE VIEW quorate.rejections AS
  SELECT j.rejected_at,
@@ -528,6 +573,15 @@ CREATE VIEW quorate.rounds AS
 COMMENT ON VIEW quorate.rounds IS 'Every round that was not pruned. acked: on-time acks. quorum_nodes: whose acks made the quorum; NULL unless complete or dead_lettered. coordinator: who owned it last.
 require_sealed: whether distribute refused what is not sealed. Times are the database''s clock.';
 
+ALTER TABLE quorate_store.checkpoint ALTER COLUMN checkpoint_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.checkpoint_checkpoint_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE quorate_store.coordinator ALTER COLUMN instance_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME quorate_store.coordinator_instance_no_seq
     START WITH 1
@@ -545,6 +599,46 @@ CREATE TABLE quorate_store.envelope (
 WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
 ALTER TABLE ONLY quorate_store.envelope ALTER COLUMN payload SET STATISTICS 0;
 ALTER TABLE ONLY quorate_store.envelope ALTER COLUMN payload SET STORAGE EXTERNAL;
+
+CREATE TABLE quorate_store.history (
+    seq bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    key bigint NOT NULL,
+    kind quorate_store.history_kind NOT NULL,
+    digest bytea NOT NULL,
+    hash bytea NOT NULL,
+    parts bytea NOT NULL,
+    record text,
+    CONSTRAINT history_digest_check CHECK ((octet_length(digest) = 32)),
+    CONSTRAINT history_hash_check CHECK ((octet_length(hash) = 32)),
+    CONSTRAINT history_seq_check CHECK ((seq > 0))
+);
+
+CREATE TABLE quorate_store.history_due (
+    due_no bigint NOT NULL,
+    key bigint NOT NULL,
+    kind quorate_store.history_kind NOT NULL,
+    note json
+)
+WITH (autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_cost_delay='0');
+
+ALTER TABLE quorate_store.history_due ALTER COLUMN due_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.history_due_due_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE quorate_store.history_import (
+    singleton boolean DEFAULT true NOT NULL,
+    rounds bigint NOT NULL,
+    rejections bigint NOT NULL,
+    next_round bigint DEFAULT 1 NOT NULL,
+    next_rejection bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT history_import_singleton_check CHECK (singleton)
+);
 
 ALTER TABLE quorate_store.ledger ALTER COLUMN round_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME quorate_store.ledger_round_no_seq
@@ -588,6 +682,12 @@ ALTER TABLE ONLY quorate_store.ack
 ALTER TABLE ONLY quorate_store.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (round_no, node_id, route, attempt);
 
+ALTER TABLE ONLY quorate_store.checkpoint
+    ADD CONSTRAINT checkpoint_key_seq_key UNIQUE (key, seq);
+
+ALTER TABLE ONLY quorate_store.checkpoint
+    ADD CONSTRAINT checkpoint_pkey PRIMARY KEY (checkpoint_no);
+
 ALTER TABLE ONLY quorate_store.coordinator
     ADD CONSTRAINT coordinator_instance_id_key UNIQUE (instance_id);
 
@@ -602,6 +702,15 @@ ALTER TABLE ONLY quorate_store.deployment
 
 ALTER TABLE ONLY quorate_store.envelope
     ADD CONSTRAINT envelope_pkey PRIMARY KEY (round_no, node_id);
+
+ALTER TABLE ONLY quorate_store.history_due
+    ADD CONSTRAINT history_due_pkey PRIMARY KEY (due_no);
+
+ALTER TABLE ONLY quorate_store.history_import
+    ADD CONSTRAINT history_import_pkey PRIMARY KEY (singleton);
+
+ALTER TABLE ONLY quorate_store.history
+    ADD CONSTRAINT history_pkey PRIMARY KEY (seq);
 
 ALTER TABLE ONLY quorate_store.ledger
     ADD CONSTRAINT ledger_nonce_key UNIQUE (nonce);
@@ -636,6 +745,10 @@ ALTER TABLE ONLY quorate_store.round
 CREATE INDEX ack_late ON quorate_store.ack USING btree (round_no) WHERE late;
 
 CREATE INDEX coordinator_current ON quorate_store.coordinator USING btree (instance_no) WHERE (cleared_at IS NULL);
+
+CREATE INDEX history_due_gone ON quorate_store.history_due USING btree (key) WHERE (kind = ANY (ARRAY['pruned'::quorate_store.history_kind, 'forgotten'::quorate_store.history_kind]));
+
+CREATE INDEX history_key ON quorate_store.history USING btree (key, kind);
 
 CREATE INDEX rejection_round ON quorate_store.rejection USING btree (round_id);
 
@@ -677,6 +790,10 @@ CREATE TRIGGER attempt_kept AFTER DELETE ON quorate_store.attempt REFERENCING OL
 
 ALTER TABLE quorate_store.attempt ENABLE ALWAYS TRIGGER attempt_kept;
 
+CREATE TRIGGER checkpoint_permanent BEFORE DELETE OR UPDATE ON quorate_store.checkpoint FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('checkpoints are permanent');
+
+ALTER TABLE quorate_store.checkpoint ENABLE ALWAYS TRIGGER checkpoint_permanent;
+
 CREATE TRIGGER coordinator_fixed BEFORE UPDATE ON quorate_store.coordinator FOR EACH ROW WHEN (((new.instance_no <> old.instance_no) OR (new.instance_id <> old.instance_id) OR (new.name <> old.name) OR ((old.ended_at IS NOT NULL) AND (new.ended_at IS DISTINCT FROM old.ended_at)))) EXECUTE FUNCTION quorate_store.forbid('a coordinator keeps its identity, and once fenced it stays fenced');
 
 ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER coordinator_fixed;
@@ -717,6 +834,66 @@ CREATE TRIGGER envelope_frozen BEFORE UPDATE ON quorate_store.envelope FOR EACH 
 
 ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER envelope_frozen;
 
+CREATE TRIGGER history_acked AFTER INSERT ON quorate_store.ack REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_acked();
+
+ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER history_acked;
+
+CREATE TRIGGER history_chained AFTER DELETE ON quorate_store.history_due REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_chained();
+
+ALTER TABLE quorate_store.history_due ENABLE ALWAYS TRIGGER history_chained;
+
+CREATE TRIGGER history_changed AFTER INSERT ON quorate_store.checkpoint FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed('checkpoint_no');
+
+ALTER TABLE quorate_store.checkpoint ENABLE ALWAYS TRIGGER history_changed;
+
+CREATE TRIGGER history_changed AFTER INSERT ON quorate_store.coordinator FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed('instance_no');
+
+ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER history_changed;
+
+CREATE TRIGGER history_changed AFTER INSERT OR UPDATE ON quorate_store.deployment FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed();
+
+ALTER TABLE quorate_store.deployment ENABLE ALWAYS TRIGGER history_changed;
+
+CREATE TRIGGER history_changed AFTER INSERT OR UPDATE ON quorate_store.node FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed('node_id');
+
+ALTER TABLE quorate_store.node ENABLE ALWAYS TRIGGER history_changed;
+
+CREATE TRIGGER history_changed AFTER INSERT OR UPDATE ON quorate_store.node_version FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed('version');
+
+ALTER TABLE quorate_store.node_version ENABLE ALWAYS TRIGGER history_changed;
+
+CREATE TRIGGER history_due_frozen BEFORE UPDATE ON quorate_store.history_due FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('what has happened never changes');
+
+ALTER TABLE quorate_store.history_due ENABLE ALWAYS TRIGGER history_due_frozen;
+
+CREATE TRIGGER history_ended AFTER UPDATE ON quorate_store.coordinator FOR EACH ROW WHEN ((old.ended_at IS DISTINCT FROM new.ended_at)) EXECUTE FUNCTION quorate_store.history_changed('instance_no');
+
+ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER history_ended;
+
+CREATE TRIGGER history_forgotten AFTER DELETE ON quorate_store.rejection REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_forgotten();
+
+ALTER TABLE quorate_store.rejection ENABLE ALWAYS TRIGGER history_forgotten;
+
+CREATE TRIGGER history_import_kept BEFORE DELETE ON quorate_store.history_import FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('it says what was there before the history');
+
+ALTER TABLE quorate_store.history_import ENABLE ALWAYS TRIGGER history_import_kept;
+
+CREATE TRIGGER history_permanent BEFORE DELETE OR UPDATE ON quorate_store.history FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('the chain only grows');
+
+ALTER TABLE quorate_store.history ENABLE ALWAYS TRIGGER history_permanent;
+
+CREATE TRIGGER history_pruned AFTER DELETE ON quorate_store.round REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_pruned();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER history_pruned;
+
+CREATE TRIGGER history_rejected AFTER INSERT ON quorate_store.rejection REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_rejected();
+
+ALTER TABLE quorate_store.rejection ENABLE ALWAYS TRIGGER history_rejected;
+
+CREATE TRIGGER history_round AFTER UPDATE ON quorate_store.round REFERENCING OLD TABLE AS before NEW TABLE AS after FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_round();
+
+ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER history_round;
+
 CREATE TRIGGER ledger_fixed BEFORE UPDATE ON quorate_store.ledger FOR EACH ROW WHEN (((new.round_no <> old.round_no) OR (new.nonce <> old.nonce) OR (new.round_id <> old.round_id) OR (old.pruned_at IS NOT NULL))) EXECUTE FUNCTION quorate_store.forbid('used round ids and nonces are permanent');
 
 ALTER TABLE quorate_store.ledger ENABLE ALWAYS TRIGGER ledger_fixed;
@@ -737,6 +914,10 @@ CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.attempt FOR EACH STA
 
 ALTER TABLE quorate_store.attempt ENABLE ALWAYS TRIGGER no_truncate;
 
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.checkpoint FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.checkpoint ENABLE ALWAYS TRIGGER no_truncate;
+
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.coordinator FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
 
 ALTER TABLE quorate_store.coordinator ENABLE ALWAYS TRIGGER no_truncate;
@@ -752,6 +933,18 @@ ALTER TABLE quorate_store.deployment ENABLE ALWAYS TRIGGER no_truncate;
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.envelope FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
 
 ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.history FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.history ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.history_due FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.history_due ENABLE ALWAYS TRIGGER no_truncate;
+
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.history_import FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.history_import ENABLE ALWAYS TRIGGER no_truncate;
 
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.ledger FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
 
@@ -825,6 +1018,8 @@ GRANT USAGE ON SCHEMA quorate_worker TO quorate_coordinator;
 
 REVOKE ALL ON TYPE quorate_store.after_quorum FROM PUBLIC;
 
+REVOKE ALL ON TYPE quorate_store.history_kind FROM PUBLIC;
+
 REVOKE ALL ON TYPE quorate_store.outcome FROM PUBLIC;
 
 REVOKE ALL ON TYPE quorate_store.round_state FROM PUBLIC;
@@ -840,6 +1035,9 @@ GRANT SELECT ON TABLE quorate.acks TO quorate_admin;
 
 GRANT SELECT ON TABLE quorate.attempts TO quorate_auditor;
 GRANT SELECT ON TABLE quorate.attempts TO quorate_admin;
+
+GRANT SELECT ON TABLE quorate.checkpoints TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.checkpoints TO quorate_admin;
 
 GRANT SELECT ON TABLE quorate.coordinators TO quorate_auditor;
 GRANT SELECT ON TABLE quorate.coordinators TO quorate_admin;
@@ -893,6 +1091,21 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate.distribute(round_id text, nonce bigint, node_ids integer[], payloads bytea[])
 --   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
+-- quorate.history_entries(after_seq bigint, max_entries integer)
+--   returns TABLE(seq bigint, at_us bigint, kind text, key bigint, digest bytea, hash bytea, parts bytea, record text, row_parts bytea, verdict text); stable, security definer, set search_path=pg_catalog, pg_temp, jit=off; granted to quorate_auditor
+--
+-- quorate.history_gaps(after_round bigint, max_rounds integer)
+--   returns TABLE(upto bigint, source text, key text, problem text); stable, security definer, set search_path=pg_catalog, pg_temp, jit=off; granted to quorate_auditor
+--
+-- quorate.history_links(after_seq bigint, upto_seq bigint)
+--   returns TABLE(link bytea); stable, security definer, set search_path=pg_catalog, pg_temp, jit=off; granted to quorate_auditor
+--
+-- quorate.history_of(round_id text)
+--   returns TABLE(seq bigint, at_us bigint, kind text, key bigint, digest bytea, parts bytea, record text, before bytea); stable, security definer, set search_path=pg_catalog, pg_temp, jit=off; granted to quorate_auditor
+--
+-- quorate.history_status(OUT deployment_id text, OUT entries bigint, OUT hash bytea, OUT due bigint, OUT importing boolean)
+--   returns record; stable, security definer, set search_path=pg_catalog, pg_temp, jit=off; granted to quorate_auditor
+--
 -- quorate.open_round(round_id text, quorum integer, node_ids integer[] DEFAULT NULL::integer[], INOUT nonce bigint DEFAULT NULL::bigint, per_share_timeout interval DEFAULT '00:00:02'::interval, retry_budget integer DEFAULT 4, base_backoff interval DEFAULT '00:00:00.05'::interval, max_backoff interval DEFAULT '00:00:01.5'::interval, round_deadline interval DEFAULT '00:00:08'::interval, freshness interval DEFAULT NULL::interval, after_quorum text DEFAULT 'continue'::text, require_sealed boolean DEFAULT false, OUT opened_at timestamp with time zone, OUT escalate_at timestamp with time zone, OUT deadline_at timestamp with time zone, OUT fresh_until timestamp with time zone)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer
 --
@@ -920,8 +1133,17 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.ack_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
+-- quorate_store.ack_json(p_ack quorate_store.ack, p_key text, p_sha256 bytea)
+--   returns json; stable
+--
+-- quorate_store.append_history(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])
+--   returns integer; volatile, set jit=off
+--
 -- quorate_store.attempt_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.chain_lock()
+--   returns bigint; immutable
 --
 -- quorate_store.check_envelopes(p_rounds integer, p_node_ids integer[], p_payloads bytea[])
 --   returns boolean; immutable
@@ -938,6 +1160,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.delivery_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
+-- quorate_store.digests_of(p_key bigint, p_kind quorate_store.history_kind)
+--   returns json; stable
+--
 -- quorate_store.end_due(p_round_no bigint)
 --   returns quorate_store.round_state; volatile
 --
@@ -949,6 +1174,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --
 -- quorate_store.enter_ledger(p_round_ids text[], p_nonce bigint, OUT round_nos bigint[], OUT nonces bigint[])
 --   returns record; volatile
+--
+-- quorate_store.entry_digest(p_seq bigint, p_kind quorate_store.history_kind, p_key bigint, p_at timestamp with time zone, p_digest bytea, p_parts bytea)
+--   returns bytea; stable
 --
 -- quorate_store.envelope_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -968,8 +1196,44 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.goes_with_round()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
+-- quorate_store.has_gone(p_key bigint, p_kind quorate_store.history_kind)
+--   returns boolean; stable
+--
+-- quorate_store.history_acked()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.history_chained()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.history_changed()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.history_forgotten()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.history_pruned()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.history_rejected()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.history_round()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
+--
+-- quorate_store.import_more(p_room integer, OUT keys bigint[], OUT kinds quorate_store.history_kind[])
+--   returns record; volatile
+--
 -- quorate_store.invalid(message text, hint text DEFAULT NULL::text)
 --   returns void; volatile
+--
+-- quorate_store.is_due(p_key bigint, p_kinds quorate_store.history_kind[])
+--   returns boolean; stable
+--
+-- quorate_store.is_kept(p_kind quorate_store.history_kind)
+--   returns boolean; immutable
+--
+-- quorate_store.is_of_round(p_kind quorate_store.history_kind)
+--   returns boolean; immutable
 --
 -- quorate_store.ledger_pruned()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -980,11 +1244,20 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.new_rounds(p_round_ids text[], p_quorum integer, p_node_ids integer[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, p_require_sealed boolean)
 --   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile
 --
+-- quorate_store.part(p_text text)
+--   returns bytea; stable
+--
 -- quorate_store.random_nonce()
 --   returns bigint; volatile
 --
+-- quorate_store.receipt_text(p_receipt bytea)
+--   returns text; immutable
+--
 -- quorate_store.record_outcomes(p_instance integer, p_now timestamp with time zone, p_which bigint[], p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[])
 --   returns void; volatile
+--
+-- quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])
+--   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable, set jit=off
 --
 -- quorate_store.refuse_envelopes(p_round_ids text[], p_node_ids integer[], p_payloads bytea[], p_limit integer, p_require_sealed boolean)
 --   returns void; volatile
@@ -994,6 +1267,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --
 -- quorate_store.rejection_kept()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.rejection_record(p_row quorate_store.rejection)
+--   returns text; stable
 --
 -- quorate_store.round_begins()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
@@ -1007,11 +1283,20 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.round_ends()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
 --
+-- quorate_store.round_records(p_rounds quorate_store.round[], p_kinds quorate_store.history_kind[])
+--   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--
 -- quorate_store.round_work(p_round_nos bigint[])
 --   returns SETOF quorate_store.work; volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
+-- quorate_store.rounds_without_record(p_from bigint, p_upto bigint)
+--   returns TABLE(key bigint, kind quorate_store.history_kind); stable, set jit=off
+--
 -- quorate_store.sealed(p_payload bytea)
 --   returns boolean; immutable
+--
+-- quorate_store.single_record(p_key bigint, p_kind quorate_store.history_kind, p_digests json)
+--   returns text; stable, set enable_seqscan=off
 --
 -- quorate_store.take_over(p_instance integer, p_round_nos bigint[], p_busy integer[], p_left boolean)
 --   returns void; volatile
@@ -1025,8 +1310,20 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.url_valid(p_url text)
 --   returns boolean; immutable
 --
+-- quorate_store.us(p_duration interval)
+--   returns bigint; stable
+--
+-- quorate_store.us(p_time timestamp with time zone)
+--   returns bigint; stable
+--
 -- quorate_store.write_out(p_round_nos bigint[], p_node_ids smallint[])
 --   returns void; volatile
+--
+-- quorate_worker.chain(p_max integer, p_key text, OUT chained integer, OUT more boolean, OUT seq bigint, OUT hash bytea, OUT now_us bigint, OUT unsigned bigint, OUT unsigned_us bigint)
+--   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off; granted to quorate_coordinator
+--
+-- quorate_worker.checkpoint(p_seq bigint, p_hash bytea, p_at_us bigint, p_key text, p_signature bytea)
+--   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
 --
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
 --   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
