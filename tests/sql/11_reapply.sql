@@ -2,18 +2,21 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(17);
+SELECT plan(18);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.submit('kept', 2, '{1,2,3}') \gset
 
 CREATE ROLE "Quorate Test-dealer";
 CREATE ROLE quorate_test_auditor;
+CREATE ROLE quorate_test_sender;
 GRANT USAGE ON SCHEMA quorate TO "Quorate Test-dealer";
 GRANT EXECUTE ON FUNCTION quorate.collect(text, int) TO "Quorate Test-dealer";
 GRANT EXECUTE ON FUNCTION quorate.settle_round(text) TO "Quorate Test-dealer" WITH GRANT OPTION;
 GRANT SELECT ON quorate.rounds TO quorate_test_auditor;
--- Signatures of an older version.
+-- Signatures of an older version, which knew no sealing keys.
+GRANT EXECUTE ON FUNCTION quorate.distribute(text, bigint, int[], bytea[]) TO quorate_test_sender;
+DROP FUNCTION quorate.seal_keys(text);
 DROP FUNCTION quorate.cancel_round(text, text);
 CREATE FUNCTION quorate.cancel_round(round_id text, reason text, hard int) RETURNS int LANGUAGE sql AS 'SELECT 1';
 GRANT EXECUTE ON FUNCTION quorate.cancel_round(text, text, int) TO "Quorate Test-dealer";
@@ -66,6 +69,9 @@ SELECT ok(has_function_privilege('Quorate Test-dealer', 'quorate.settle_round(te
           'a grant option is still there');
 SELECT ok(has_function_privilege('Quorate Test-dealer', 'quorate.cancel_round(text, text)', 'EXECUTE'),
           'a grant goes over to the new signature');
+SELECT ok(has_function_privilege('quorate_test_sender', 'quorate.seal_keys(text)', 'EXECUTE')
+          AND NOT has_function_privilege('Quorate Test-dealer', 'quorate.seal_keys(text)', 'EXECUTE'),
+          'whoever could distribute may ask for the keys to seal with, and nobody else');
 SELECT ok(NOT has_function_privilege('Quorate Test-dealer', 'quorate.distribute(text, bigint, int[], bytea[])', 'EXECUTE'),
           'nothing else is granted');
 SELECT ok(NOT has_function_privilege('quorate_test_auditor', 'quorate.cancel_round(text, text)', 'EXECUTE'),
