@@ -14,6 +14,7 @@ enum { PREFIX_SIZE = 5, BASE64 = sodium_base64_VARIANT_ORIGINAL };
 
 struct seal_secret {
     unsigned char bytes[crypto_box_SECRETKEYBYTES];
+    struct seal_key public_key;
 };
 
 static_assert(SEAL_KEY_BYTES == crypto_box_PUBLICKEYBYTES, "an X25519 public key");
@@ -98,8 +99,9 @@ struct seal_secret *seal_secret_parse(const char *text, struct error *err) {
     else if (!base64_decode_exactly(text + PREFIX_SIZE, secret->bytes, sizeof secret->bytes, encoded,
                                     SEAL_KEY_TEXT + 1))
         (void)error_set(err, EXIT_USAGE, "the secret key is not canonical base64: %s", form);
-    else
-        good = sodium_mprotect_readonly(secret) == 0 ||
+    else /* the base point is of full order: the first cannot fail */
+        good = (crypto_scalarmult_base(secret->public_key.bytes, secret->bytes) == 0 &&
+                sodium_mprotect_readonly(secret) == 0) ||
                error_set(err, EXIT_UNEXPECTED, "the secret key's memory could not be protected: %s", strerror(errno));
     sodium_free(encoded);
     if (!good) {
@@ -124,9 +126,7 @@ const unsigned char *seal_secret_bytes(const struct seal_secret *secret) {
 }
 
 struct seal_key seal_secret_public(const struct seal_secret *secret) {
-    struct seal_key key;
-    (void)crypto_scalarmult_base(key.bytes, secret->bytes); /* it cannot fail: the base point is of full order */
-    return key;
+    return secret->public_key;
 }
 
 bool seal_secret_locked(const struct seal_secret *secret) {

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import signal
 import subprocess
@@ -142,12 +143,14 @@ def test_no_password_stands_in_the_lists_of_processes(lab, conninfo):
     ("status", f"postgresql://u:{PASSWORD}@h/d"), ("collect", f"host=h password={PASSWORD}"), ("status", "x", f"postgresql://u:{PASSWORD}@h/d"),
     (f"postgresql://u:{PASSWORD}@h/d",),
     ("run", "--key", wire.KeyPair().secret_text), ("run", "--key", "/dev/null", "--node-secrets", wire.Secret().secret_text),
-    ("status", wire.KeyPair().secret_text), ("status", "x", wire.Secret().secret_text), ("node", "add", wire.KeyPair().secret_text)])
+    ("status", wire.KeyPair().secret_text), ("status", "x", wire.Secret().secret_text), ("node", "add", wire.KeyPair().secret_text),
+    ("unseal", "--key", wire.SealPair().secret_text, "--id", "d:r:1:1", "/dev/null"),
+    ("node", "add", "1", "--url", "http://h/", "--key", wire.KeyPair().public_text, "--seal-key", wire.SealPair().secret_text)])
 def test_what_stands_in_the_wrong_place_is_not_repeated(arguments):
     done = plain(*arguments, "--db", "host=/nonexistent")
     assert done.returncode == 2 and done.stderr.count("\n") == 1, done
     for word in arguments:
-        for secret in re.findall(rf"{PASSWORD}|(?<=whsk_).+|(?<=whsec_).+", word):
+        for secret in re.findall(rf"{PASSWORD}|(?<=whsk_).+|(?<=whsec_).+|(?<=qbsk_).+", word):
             assert secret[:16] not in done.stdout + done.stderr, done
 
 
@@ -197,6 +200,27 @@ def test_keys_are_in_locked_memory_once_and_nowhere_else(lab, custodian):
         coordinator.kill(signal.SIGHUP)
         coordinator.wait_line("event=keys_read keys=1 node_secrets=1")
     assert "keys_not_locked" not in lab.processes.logs()
+
+
+@as_root
+@not_sanitized
+def test_a_sealing_key_and_what_it_opened(lab):
+    """The key as above; of a share, nothing is left once it was seen to be for this round, nor of one that was refused."""
+    pair, sealing = wire.KeyPair(), wire.SealPair()
+    custodian = lab.processes.custodian(1, lab.write_key("node-1.key", pair), lab.key.public_text,
+                                        options=("--seal-key", str(lab.write_key("node-1.key.box", sealing)), "--require-sealed"))
+    lab.db.rows("SELECT quorate.add_node(1, %s, %s, NULL, %s)", custodian.url, pair.public_text, sealing.public_text)
+    lab.coordinator()
+    for number, size in enumerate((60, 5000, 300_000), 1):
+        share = secrets.token_bytes(size)
+        for nonce, state in ((number, "complete"), (number + 10, "stalled")):
+            envelope = sealing.seal(f"{lab.db.deployment()}:r{nonce}:1:{number}", share)
+            lab.db.submit(1, [1], round_id=f"r{nonce}", nonce=nonce, payloads={1: envelope}, round_deadline="2 s")
+            assert lab.db.wait_settled(f"r{nonce}")["state"] == state
+        assert leaks.occurrences(custodian.pid, share[:20]) == leaks.occurrences(custodian.pid, share[-20:]) == []
+    (found,) = leaks.occurrences(custodian.pid, sealing.seed)
+    assert {"lo", "dd"} <= found[1], found
+    assert leaks.occurrences(custodian.pid, sealing.secret_text.split("_")[1][:20].encode()) == []
 
 
 @as_root
