@@ -10,14 +10,25 @@ from .ground import ground
 
 LONGEST_FILL_S = 600
 TAKEOVER_S = 60  # no longer is watched how the heir takes the rest
-EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_nested_statements": "on",
-           "auto_explain.sample_rate": "0.05"}
+EXPLAIN = {"session_preload_libraries": "auto_explain", "auto_explain.log_min_duration": "0", "auto_explain.log_nested_statements": "on"}
 # The tables that grow with rounds; the others have a row for each node or coordinator.
 BIG = ("round", "ledger", "delivery", "envelope", "attempt", "ack")
 SCANS = """SELECT relname, seq_scan, seq_tup_read, COALESCE(idx_scan, 0) FROM pg_stat_user_tables
             WHERE schemaname = 'quorate_store' AND relname = ANY (%s)"""
-WATCHED = """SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND classid = quorate_store.life_class()
-                              AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
+# Whether anybody waits for the life lock of that coordinator, so as to hear of its death.
+WATCHED = """SELECT EXISTS (SELECT FROM pg_locks l JOIN quorate_store.coordinator c ON c.instance_no = l.objid
+                             WHERE l.locktype = 'advisory' AND NOT l.granted AND l.classid = quorate_store.life_class() AND c.name = %s
+                               AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()))"""
+# When autovacuum summarizes a range of pages for a BRIN index, that range counts as a full scan of its table.
+NO_RANGES = """DO $$
+DECLARE
+    v_index regclass;
+BEGIN
+    FOR v_index IN SELECT c.oid FROM pg_class c JOIN pg_am a ON a.oid = c.relam
+                    WHERE a.amname = 'brin' AND c.relnamespace = 'quorate_store'::regnamespace LOOP
+        EXECUTE format('ALTER INDEX %s SET (autosummarize = off)', v_index);
+    END LOOP;
+END $$"""
 
 
 def wait(what: str, condition, seconds: float, pause: float = 0.05) -> float:
@@ -77,6 +88,13 @@ def show_plans(plans: dict[str, set[str]], scans: list[tuple]) -> str:
     return "\n".join(parts) + "\n"
 
 
+def explain(here, share: float = 0.05) -> None:
+    """From now on auto_explain logs that share of the plans of new sessions."""
+    with here.connect() as conn:
+        for name, value in (EXPLAIN | {"auto_explain.sample_rate": str(share)}).items():
+            conn.execute(f'ALTER DATABASE "{here.database}" SET {name} = {value}')
+
+
 def scans_so_far(here) -> dict[str, tuple]:
     with here.connect() as conn:
         return {name: counts for name, *counts in conn.execute(SCANS, [list(BIG)]).fetchall()}
@@ -110,7 +128,7 @@ def rest(process, seconds: float) -> dict[str, float]:
 def take_over(here, first, rounds: int) -> tuple[object, dict[str, float]]:
     heir = here.coordinator("c2", metrics=True)
     with here.connect() as conn:
-        wait("the heir watches", lambda: conn.execute(WATCHED).fetchone()[0], 60)
+        wait("the heir watches", lambda: conn.execute(WATCHED, [first.name]).fetchone()[0], 60)
     first.kill()
     began = time.monotonic()
     begun = wait("the heir holds a round", lambda: watch.rounds_held(heir) > 0, TAKEOVER_S, 0.005)
@@ -130,18 +148,18 @@ def drain(heir, nodes, rounds: int, seconds: float) -> float:
 
 
 def open_rounds(here, scale) -> dict[str, float]:
-    before = scans_so_far(here)
+    before, log_begins = scans_so_far(here), len(here.cluster.read_log())
+    explain(here)
     here.nodes()
     nodes, contender = list(here.programs.all), contenders.quorate(deadline="1 hour")
     first = here.coordinator("c1", metrics=True)
+    with here.connect() as conn:
+        conn.execute(NO_RANGES)
     with here.connect() as conn:  # whatever is prepared or cached while a table is empty has its say
         contender.submit(conn, "warm-", 1, loads.WARM)
         wait("the first rounds are settled", lambda: watch.metrics(first)['quorate_rounds_closed_total{state="complete"}'] == loads.WARM, 60)
         figures = fill(conn, first, nodes, scale.open, contender)
         figures |= rest(first, scale.seconds)
-        for name, value in EXPLAIN.items():
-            conn.execute(f'ALTER DATABASE "{here.database}" SET {name} = {value}')
-    log_begins = len(here.cluster.read_log())
     heir, taken = take_over(here, first, scale.open)
     figures |= taken
     with here.connect() as dealer:

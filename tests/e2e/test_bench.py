@@ -177,9 +177,7 @@ def test_open_rounds_are_counted_and_their_plans_are_shown(here):
 
 
 def test_a_full_scan_is_told(here):
-    with here.connect() as conn:
-        for name, value in (crowded.EXPLAIN | {"auto_explain.sample_rate": "1"}).items():
-            conn.execute(f'ALTER DATABASE "{here.database}" SET {name} = {value}')
+    crowded.explain(here, share=1)
     before = crowded.scans_so_far(here)
     with here.connect() as conn:
         conn.execute("SELECT count(*)\n  FROM quorate_store.ack WHERE attempt = 7")
