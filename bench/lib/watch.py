@@ -1,5 +1,6 @@
 """Watches a coordinator while something is measured: its memory, its descriptors, what it says of itself, and the processor it uses."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -37,7 +38,8 @@ class Watch:
     def _run(self) -> None:
         while not self._over.wait(PERIOD_S):
             self.rss = max(self.rss, rss(self.process))
-            self.descriptors = max(self.descriptors, len(os.listdir(f"/proc/{self.process.pid}/fd")))
+            with contextlib.suppress(PermissionError):  # a process that keeps secrets shows them to root alone
+                self.descriptors = max(self.descriptors, len(os.listdir(f"/proc/{self.process.pid}/fd")))
             self.lag = max(self.lag, metrics(self.process)["quorate_loop_lag_max_seconds"])
 
     def __enter__(self) -> "Watch":
@@ -49,4 +51,5 @@ class Watch:
         self._thread.join()
 
     def figures(self) -> dict[str, float]:
-        return {"MiB at most": self.rss / 2**20, "descriptors": self.descriptors, "longest loop turn ms": self.lag * 1e3}
+        descriptors = {"descriptors": self.descriptors} if self.descriptors else {}
+        return {"MiB at most": self.rss / 2**20, **descriptors, "longest loop turn ms": self.lag * 1e3}
