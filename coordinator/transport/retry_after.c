@@ -45,12 +45,13 @@ static bool http_date_parse(const char *text, int64_t *unix_s) {
 int64_t retry_after_parse(const char *value, const char *date, int64_t now_s) {
     if (all_digits(value))
         return capped_seconds(value) * 1000;
-    int64_t until, from;
+    int64_t until, from, wait;
     if (!http_date_parse(value, &until))
         return 0;
     if (date == NULL || !http_date_parse(date, &from))
         from = now_s;
     if (until <= from)
         return 0;
-    return (until - from < longest_s ? until - from : longest_s) * 1000;
+    bool far = __builtin_sub_overflow(until, from, &wait) || wait > longest_s;
+    return (far ? longest_s : wait) * 1000;
 }

@@ -88,12 +88,20 @@ static void anything_else_is_ignored(void **state) {
     assert_int_equal(parse("Sat, 06 Nov 2094 08:49:37 GMT"), 86400000); /* what they should have been */
 }
 
+/* Undefined arithmetic otherwise, which the sanitizers see. */
+static void the_farthest_times_are_capped(void **state) {
+    (void)state;
+    assert_int_equal(retry_after_parse("Sun Nov  6 08:49:37 1994", NULL, INT64_MIN), 86400000);
+    assert_int_equal(retry_after_parse("Sun Nov  6 08:49:37 1994", NULL, INT64_MAX), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(seconds),
         cmocka_unit_test(the_three_forms_of_a_date),
         cmocka_unit_test(a_date_is_read_against_the_answers_own),
         cmocka_unit_test(anything_else_is_ignored),
+        cmocka_unit_test(the_farthest_times_are_capped),
     };
     return cmocka_run_group_tests_name("retry_after", tests, NULL, NULL);
 }
