@@ -82,7 +82,7 @@ class Tamperer:
         """The newest row that can be changed so; false when there is none."""
         for (place,) in self.all(f'SELECT ctid::text FROM quorate_store."{table}" WHERE {where} ORDER BY ctid DESC'):
             try:
-                self.run(f'UPDATE {{}} SET "{column}" = {value}', table, more=f" WHERE ctid = '{place}'")
+                self.conn.execute(f'UPDATE quorate_store."{table}" SET "{column}" = {value} WHERE ctid = \'{place}\'')
                 return True
             except psycopg.errors.UniqueViolation:
                 continue  # another row stands there already
