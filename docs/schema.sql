@@ -1086,7 +1086,7 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns integer[]; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s; granted to quorate_collector
 --
 -- quorate.collected(round_id text)
---   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s; granted to quorate_collector
+--   returns TABLE(node_id integer, route text, url text, in_quorum boolean, receipt text, deployment_id text, nonce bigint, quorum integer, payload_sha256 bytea); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, lock_timeout=1s; granted to quorate_collector
 --
 -- quorate.distribute(round_id text, nonce bigint, node_ids integer[], payloads bytea[])
 --   returns TABLE(node_id integer, verdict text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_dealer

@@ -115,7 +115,7 @@ Errors: QR001 stalled, QR002 dead-lettered (always past fresh_until, also if col
 55P03 if the lock cannot be had within a second. Locks: the round''s row, for the first collection and past the deadline.';
 
 CREATE OR REPLACE FUNCTION quorate.collected(round_id text)
-RETURNS TABLE (node_id int, route text, url text, in_quorum boolean, receipt text)
+RETURNS TABLE (node_id int, route text, url text, in_quorum boolean, receipt text, deployment_id text, nonce bigint, quorum int, payload_sha256 bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET lock_timeout = '1s' AS $$
 #variable_conflict use_column
 DECLARE
@@ -125,16 +125,20 @@ BEGIN
     RETURN QUERY
     SELECT a.node_id::int, a.route::text, CASE a.route WHEN 'primary' THEN v.url ELSE v.backup_url END,
            a.node_id = ANY (r.quorum_nodes),
-           CASE octet_length(a.receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || translate(encode(a.receipt, 'base64'), E'\n', '')
+           CASE octet_length(a.receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || translate(encode(a.receipt, 'base64'), E'\n', ''),
+           (SELECT p.deployment_id FROM quorate_store.deployment p), l.nonce, r.quorum::int, d.payload_sha256
       FROM quorate_store.round r
+      JOIN quorate_store.ledger l ON l.round_no = r.round_no
       JOIN quorate_store.ack a ON a.round_no = r.round_no AND NOT a.late
+      LEFT JOIN quorate_store.delivery d ON d.round_no = a.round_no AND d.node_id = a.node_id
       JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, a.node_id)]
      WHERE r.round_no = v_round_no
      ORDER BY a.node_id;
 END $$;
 COMMENT ON FUNCTION quorate.collected(text) IS
 'As collect, with what is needed to fetch the shares: every on-time ack, surplus ones with in_quorum false; no row while the round is open.
-receipt: v1a, and the base64 of the node''s Ed25519 signature; or v1, and that of the HMAC-SHA256 by its symmetric secret. Errors and locks as for collect.';
+receipt: v1a, and the base64 of the node''s Ed25519 signature; or v1, and that of the HMAC-SHA256 by its symmetric secret. deployment_id, nonce,
+payload_sha256 and, for how many must verify, quorum: with them a collector who has the nodes'' keys verifies it. Errors and locks as for collect.';
 
 CREATE OR REPLACE FUNCTION quorate.cancel_round(round_id text, reason text) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$

@@ -9,9 +9,11 @@
 #include "base/duration.h"
 #include "cli/commands.h"
 #include "cli/common.h"
+#include "cli/node_keys.h"
 #include "cli/output.h"
 #include "db/calls.h"
 #include "round/hints.h"
+#include "wire/key.h"
 
 enum {
     SECOND_US = 1000 * 1000,
@@ -26,7 +28,7 @@ struct collect {
     struct common_options common;
     const char *round_id;
     int64_t quorum;
-    const char *wait_text;
+    const char *wait_text, *node_keys_file;
 
     int64_t wait_us;     /* -1: as long as the round's deadline */
     int64_t end;         /* of the wait, on the monotonic clock */
@@ -51,6 +53,12 @@ static const struct option_spec options[] = {
      .argument = "DURATION",
      .help = "how long to wait while the round is open; 0 asks once (default: as long as the round's deadline)",
      .offset = offsetof(struct collect, wait_text)},
+    {.name = "node-keys",
+     .kind = OPTION_TEXT,
+     .argument = "FILE",
+     .help = "verify the receipts with these keys, a line ID = whpk_... for each, several for a node while its key "
+             "changes, and refuse a round of which fewer than its quorum verify (default: believe the database)",
+     .offset = offsetof(struct collect, node_keys_file)},
     COMMON_OPTIONS(struct collect),
     {0},
 };
@@ -61,7 +69,9 @@ static const struct command_syntax syntax = {
     .options = options,
     .notes =
         "With --json also where each share lies. Exits with 3 when the round stalled, 4 when it is no longer fresh, "
-        "8 when it is still open after the wait, 9 when it was cancelled. Nothing is printed to stdout then.",
+        "8 when it is still open after the wait, 9 when it was cancelled, 1 when too few receipts verify under "
+        "--node-keys. Nothing is printed to stdout then. With --node-keys only nodes whose receipts verify are "
+        "printed.",
 };
 
 static bool parse_wait(struct collect *collect, struct error *err) {
@@ -182,6 +192,24 @@ static void print_nodes(const json_t *answer) {
         printf("%" JSON_INTEGER_FORMAT "\n", json_integer_value(json_array_get(nodes, i)));
 }
 
+/* Reads the keys first: a wrong file must not show only after a long wait. */
+static json_t *collect_verified(struct collect *collect, struct error *err) {
+    struct node_keys *keys = wire_start(err) ? node_keys_load(collect->node_keys_file, err) : NULL;
+    if (!keys)
+        return NULL;
+    char left_out[800];
+    json_t *answer = collect_round(collect, err);
+    clear_progress(collect);
+    if (answer && !node_keys_verify(keys, collect->round_id, collect->quorum, answer, left_out, sizeof left_out, err)) {
+        json_decref(answer);
+        answer = NULL;
+    }
+    if (answer && *left_out)
+        fprintf(stderr, "%s: not counted: %s\n", syntax.name, left_out);
+    node_keys_free(keys);
+    return answer;
+}
+
 int cli_collect(int argc, char **argv) {
     struct collect collect = {0};
     struct error err = {0};
@@ -190,7 +218,7 @@ int cli_collect(int argc, char **argv) {
         return code;
     if (!cli_round_id(collect.round_id, &err) || !parse_wait(&collect, &err))
         return cli_fail(&syntax, &err);
-    json_t *answer = collect_round(&collect, &err);
+    json_t *answer = collect.node_keys_file ? collect_verified(&collect, &err) : collect_round(&collect, &err);
     clear_progress(&collect);
     if (!answer)
         return cli_fail(&syntax, &err);

@@ -107,7 +107,9 @@ json_t *db_collect(struct db_client *client, const char *round_id, int64_t quoru
         db_param_null(&params, DB_INT4);
     return db_client_json(client,
                           "SELECT json_build_object('round_id', $1, 'quorum_nodes', quorate.collect($1, $2), "
-                          "'shares', (SELECT coalesce(json_agg(s), '[]') FROM quorate.collected($1) AS s))",
+                          "'shares', (SELECT coalesce(json_agg(s), '[]') FROM (SELECT node_id, route, url, in_quorum, "
+                          "receipt, deployment_id, nonce::text, quorum, encode(payload_sha256, 'hex') AS "
+                          "payload_sha256 FROM quorate.collected($1)) AS s))",
                           &params, sqlstate, err);
 }
 

@@ -123,9 +123,11 @@ def test_collect_of_a_complete_round(cli):
     assert ended(process) == (0, "1\n2\n", "")
     collected = cli.json("collect", "r")
     assert collected["round_id"] == "r" and collected["quorum_nodes"] == [1, 2]
-    acks = cli.lab.db.acks("r")
+    acks, deliveries = cli.lab.db.acks("r"), cli.lab.db.deliveries("r")
     assert collected["shares"] == [{"node_id": node.node_id, "route": "primary", "url": node.primary.url, "in_quorum": True,
-                                    "receipt": acks[node.node_id]["receipt"]} for node in (one, two)]
+                                    "receipt": acks[node.node_id]["receipt"], "nonce": str(nonce), "quorum": 2,
+                                    "deployment_id": cli.lab.db.one("SELECT deployment_id FROM quorate.deployment"),
+                                    "payload_sha256": deliveries[node.node_id]["payload_sha256"].hex()} for node in (one, two)]
     cli.fails(2, "collect", "r", "--quorum", "3")
     cli.fails(5, "cancel", "r", "--reason", "too late")
 

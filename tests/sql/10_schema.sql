@@ -42,7 +42,7 @@ SELECT results_eq(
     ('submit_round', 'round_id text, quorum integer, node_ids integer[], payloads bytea[], ' || pg_temp.policy(), 9, pg_temp.timestamps()),
     ('seal_keys', 'round_id text', 0, 'node_id integer, seal_key text, require_sealed boolean, deployment_id text'),
     ('collect', 'round_id text, quorum integer', 1, 'integer[]'),
-    ('collected', 'round_id text', 0, 'node_id integer, route text, url text, in_quorum boolean, receipt text'),
+    ('collected', 'round_id text', 0, 'node_id integer, route text, url text, in_quorum boolean, receipt text, deployment_id text, nonce bigint, quorum integer, payload_sha256 bytea'),
     ('settle_round', 'round_id text', 0, 'text'),
     ('cancel_round', 'round_id text, reason text', 0, 'boolean'),
     ('prune_rounds', 'ended_before timestamp with time zone, max_rounds integer', 1, 'bigint'),

@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(56);
+SELECT plan(57);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 5, true) \gset
@@ -39,10 +39,15 @@ SELECT ok(:'first'::timestamptz BETWEEN closed_at AND clock_timestamp(), 'collec
 SELECT is(quorate.collect('r', 2), '{1,4}'::int[], 'the same answer again');
 SELECT is(collected_at, :'first'::timestamptz, 'collected_at is the first one') FROM quorate.rounds WHERE round_id = 'r';
 SELECT throws_ok($$ SELECT quorate.collect('r', 3) $$, 'QR007', NULL, 'a floor above the quorum, of a complete round as well');
-SELECT results_eq($$ SELECT * FROM quorate.collected('r') $$,
+SELECT results_eq($$ SELECT node_id, route, url, in_quorum, receipt FROM quorate.collected('r') $$,
     $$ VALUES (1, 'primary', 'http://n1.test/', true, 'v1a,' || translate(encode(pg_temp.receipt(1), 'base64'), E'\n', '')),
               (4, 'primary', 'http://n4.test/', true, 'v1a,' || translate(encode(pg_temp.receipt(4), 'base64'), E'\n', '')) $$,
     'collected: nodes, routes, URLs, receipts');
+SELECT results_eq($$ SELECT c.node_id, c.deployment_id, c.nonce, c.quorum, c.payload_sha256 FROM quorate.collected('r') c $$,
+    $$ SELECT d.node_id, p.deployment_id, r.nonce, r.quorum, d.payload_sha256
+         FROM quorate.rounds r JOIN quorate.deliveries d USING (round_id) CROSS JOIN quorate.deployment p
+        WHERE r.round_id = 'r' AND d.node_id IN (1, 4) ORDER BY 1 $$,
+    'and what the receipts were made for');
 SELECT is(pg_temp.record(:me, 'r', 3, 'ack'), 'complete settled', 'a surplus ack');
 SELECT is(quorate.collect('r'), '{1,4}'::int[], 'does not change the answer');
 SELECT results_eq($$ SELECT node_id, in_quorum FROM quorate.collected('r') $$, 'VALUES (1, true), (3, false), (4, true)',
