@@ -224,7 +224,7 @@ static int checkpoint(int argc, char **argv) {
     struct db_client *client = db_client_open(audit.common.db, &err);
     json_t *line = client ? db_audit_checkpoint(client, 0, &err) : NULL;
     db_client_close(client);
-    if (line && json_is_null(line)) {
+    if (json_is_null(line)) {
         json_decref(line);
         line = NULL;
         error_set(&err, EXIT_UNKNOWN,
