@@ -42,7 +42,8 @@ json_t *db_seal_keys(struct db_client *client, const char *round_id, struct erro
 bool db_listen_rounds(struct db_client *client, struct error *err) MUST_CHECK;
 
 /* {round_id, quorum_nodes, shares: [{node_id, route, url, in_quorum, receipt, deployment_id, nonce, quorum,
- * payload_sha256 in hex}]}; quorum_nodes is null while the round is open. Commits a due transition first. `quorum`: the collector's floor, 0 for none. */
+ * payload_sha256 in hex}]}; quorum_nodes is null while the round is open. Commits a due transition first. `quorum`: the
+ * collector's floor, 0 for none. */
 json_t *db_collect(struct db_client *client, const char *round_id, int64_t quorum, char sqlstate[6],
                    struct error *err) MUST_CHECK;
 

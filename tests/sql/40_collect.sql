@@ -44,7 +44,7 @@ SELECT results_eq($$ SELECT node_id, route, url, in_quorum, receipt FROM quorate
               (4, 'primary', 'http://n4.test/', true, 'v1a,' || translate(encode(pg_temp.receipt(4), 'base64'), E'\n', '')) $$,
     'collected: nodes, routes, URLs, receipts');
 SELECT results_eq($$ SELECT c.node_id, c.deployment_id, c.nonce, c.quorum, c.payload_sha256 FROM quorate.collected('r') c $$,
-    $$ SELECT d.node_id, p.deployment_id, r.nonce, r.quorum, d.payload_sha256
+    $$ SELECT d.node_id, p.deployment_id COLLATE "default", r.nonce, r.quorum, d.payload_sha256
          FROM quorate.rounds r JOIN quorate.deliveries d USING (round_id) CROSS JOIN quorate.deployment p
         WHERE r.round_id = 'r' AND d.node_id IN (1, 4) ORDER BY 1 $$,
     'and what the receipts were made for');
