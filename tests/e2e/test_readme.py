@@ -297,7 +297,25 @@ def test_every_link_leads_somewhere(path):
             assert any((ROOT / below / folder).is_dir() for below in ("", "coordinator", "tests")), f"{folder} is not there"
 
 
-@pytest.mark.parametrize("picture", ["parts.svg", "round.svg"])
+NAMES_TESTS = ["threat-model.md", "guarantees.md"]
+
+
+@pytest.mark.parametrize("name", NAMES_TESTS)
+def test_every_test_named_exists(name):
+    """Files by their path, or by their name alone where it says enough; functions behind ::."""
+    named = re.findall(r"((?:tests/[\w/]*)?[\w.]*)(?:::(\w+))?", "\n".join(
+        span for span in markdown.code_spans(ROOT / "docs" / name) if re.match(r"tests/|(unit/)?test_", span)))
+    named = [(path, function) for path, function in named if path]
+    assert len(named) > 10
+    for path, function in named:
+        found = [there for folder in ("", "tests/e2e", "tests/unit") if (there := ROOT / folder / path).exists()]
+        assert found, f"{name}: there is no {path}"
+        if function:
+            text = found[0].read_text()
+            assert re.search(rf"^(def|static void) {function}\(", text, flags=re.M), f"{name}: {path} has no {function}"
+
+
+@pytest.mark.parametrize("picture", ["parts.svg", "round.svg", "trust.svg"])
 def test_the_pictures_are_well_formed(picture):
     import xml.etree.ElementTree as tree
     root = tree.parse(ROOT / "docs" / picture).getroot()
