@@ -64,7 +64,8 @@ $(BUILD)/.libraries:
 	@touch $@
 
 # The SQL files stand in the binary as bytes: sql_files[] of coordinator/db/sql_files.h.
-$(BUILD)/obj/sql_files.c: scripts/embed-sql $(SQL_FILES)
+# The folders: a file that is renamed or gone changes nothing else.
+$(BUILD)/obj/sql_files.c: scripts/embed-sql $(SQL_FILES) migrations sql
 	@mkdir -p $(@D)
 	$(if $(V),,@printf '  EMBED  %s\n' $@)
 	$(Q)scripts/embed-sql $(SQL_FILES) > $@.new && mv $@.new $@
