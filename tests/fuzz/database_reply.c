@@ -24,7 +24,7 @@ enum { JOINED = LANE_STEP_COUNT, TICK, WATCH, DURABILITY, ANSWER, KINDS, SENT_MA
 static const char *const beat_shapes[] = {"4i4", "b444ba888", "4bbb", "ttt"};
 
 static struct ev_loop *loop;
-static struct secret_key *key;
+static struct signing_keys keys;
 
 /* In place of the HTTP client's: the requests under way, which the input answers. */
 static struct {
@@ -49,7 +49,7 @@ struct http_call *http_post(struct http_client *client, const struct http_reques
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     log_open("fuzz", (enum log_level)(LOG_ERROR + 1));
-    key = vector_key(VECTOR_COORDINATOR);
+    keys = (struct signing_keys){{vector_key(VECTOR_COORDINATOR)}, 1};
     loop = ev_loop_new(EVFLAG_AUTO);
     return 0;
 }
@@ -227,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct coordinator c = {.loop = loop, .instance = 1, .deployment_id = "demo"};
     struct round *round, *next;
     sent_count = 0;
-    c.settings.key = key;
+    c.settings.keys = &keys;
     c.settings.max_rounds = 100;
     c.nodes.slots_per_endpoint = 2;
     metrics_start(&c.metrics);
