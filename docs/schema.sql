@@ -346,7 +346,7 @@ CREATE VIEW quorate.checkpoints AS
     c.key,
     ('v1a,'::text || translate(encode(c.signature, 'base64'::text), '
 '::text, ''::text)) AS signature,
-    format('quorate-checkpoint-v1.%s.%s.%s.%s %s v1a,%s'::text, d.deployment_id, c.seq, encode(c.hash, 'hex'::text), quorate_store.us(c.at), c.key, translate(encode(c.signature, 'base64'::text), '
+    format('quorate-checkpoint-v1.%s.%s.%s.%s %s v1a,%s'::text, d.deployment_id, c.seq, encode(c.hash, 'hex'::text), ((EXTRACT(epoch FROM c.at) * (1000000)::numeric))::bigint, c.key, translate(encode(c.signature, 'base64'::text), '
 '::text, ''::text)) AS line
    FROM (quorate_store.checkpoint c
      CROSS JOIN quorate_store.deployment d);
@@ -703,9 +703,6 @@ ALTER TABLE ONLY quorate_store.deployment
 ALTER TABLE ONLY quorate_store.envelope
     ADD CONSTRAINT envelope_pkey PRIMARY KEY (round_no, node_id);
 
-ALTER TABLE ONLY quorate_store.history_due
-    ADD CONSTRAINT history_due_pkey PRIMARY KEY (due_no);
-
 ALTER TABLE ONLY quorate_store.history_import
     ADD CONSTRAINT history_import_pkey PRIMARY KEY (singleton);
 
@@ -747,6 +744,8 @@ CREATE INDEX ack_late ON quorate_store.ack USING btree (round_no) WHERE late;
 CREATE INDEX coordinator_current ON quorate_store.coordinator USING btree (instance_no) WHERE (cleared_at IS NULL);
 
 CREATE INDEX history_due_gone ON quorate_store.history_due USING btree (key) WHERE (kind = ANY (ARRAY['pruned'::quorate_store.history_kind, 'forgotten'::quorate_store.history_kind]));
+
+CREATE INDEX history_due_order ON quorate_store.history_due USING btree (due_no);
 
 CREATE INDEX history_key ON quorate_store.history USING btree (key, kind);
 

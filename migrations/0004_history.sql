@@ -11,11 +11,14 @@ CREATE TYPE quorate_store.history_kind AS ENUM
 
 -- What has happened and is not in the chain yet. In the order of due_no as far as one key goes: whoever notes holds that key's row lock.
 CREATE TABLE quorate_store.history_due (
-    due_no bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    due_no bigint GENERATED ALWAYS AS IDENTITY,
     key    bigint NOT NULL,
     kind   quorate_store.history_kind NOT NULL,
     note   json -- of pruned and forgotten: {kind: [digest, parts]} of the records whose rows have gone
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
+-- Not unique: a sequence that gives a number twice, as one does after a crash of a database that was copied from a used one, must keep
+-- no round from its end.
+CREATE INDEX history_due_order ON quorate_store.history_due (due_no);
 CREATE INDEX history_due_gone ON quorate_store.history_due (key) WHERE kind IN ('pruned', 'forgotten');
 
 -- The chain. The records themselves are not here: they are made anew from the rows that they are about, but for those of rows that

@@ -161,10 +161,11 @@ END $$;
 COMMENT ON FUNCTION quorate.history_links(bigint, bigint) IS
 'What each entry after after_seq up to upto_seq adds to the chain: hash = SHA-256(hash before, link). Errors: none of its own.';
 
+-- (Of no function of ours: those can be dropped and made anew under it.)
 CREATE OR REPLACE VIEW quorate.checkpoints AS
 SELECT c.checkpoint_no, c.seq, c.at, encode(c.hash, 'hex') AS hash, c.key,
        'v1a,' || translate(encode(c.signature, 'base64'), E'\n', '') AS signature,
-       format('quorate-checkpoint-v1.%s.%s.%s.%s %s v1a,%s', d.deployment_id, c.seq, encode(c.hash, 'hex'), quorate_store.us(c.at), c.key,
+       format('quorate-checkpoint-v1.%s.%s.%s.%s %s v1a,%s', d.deployment_id, c.seq, encode(c.hash, 'hex'), (extract(epoch FROM c.at) * 1000000)::bigint, c.key,
               translate(encode(c.signature, 'base64'), E'\n', '')) AS line
   FROM quorate_store.checkpoint c CROSS JOIN quorate_store.deployment d;
 COMMENT ON VIEW quorate.checkpoints IS

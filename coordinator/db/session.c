@@ -20,13 +20,16 @@ static const int64_t TOLD_QUIET_US = 5000000;
 
 /* What a role or a database may have as its defaults, and what no batch of ours must inherit: time-outs that cancel a
  * batch or end a session for ever, snapshots older than the locks that a decision is taken under, and a read-only
- * session. The first is short, since it runs under the time-out that it ends. A server that waits for a lock looks now
- * and then whether we are still there: while commits hang, each lost session would stay else, until none is free.
+ * session. The first two run under the time-out that the second ends, so they look nothing up. A server that waits for
+ * a lock looks now and then whether we are still there: while commits hang, each lost session would stay else, until
+ * none is free.
  *
  * Only a connection whose process is the one that the server tells us is the server's own. Behind a pooler the next
  * transaction may run in another session, and this one be a stranger's next: nothing is set there for longer than a
  * transaction. $1: the process as the connection has it. */
 static const char *const SETTINGS[] = {
+    "BEGIN",
+    "SET LOCAL statement_timeout = 0",
     ("SELECT d.direct, CASE WHEN d.direct THEN set_config('statement_timeout', '0', false) END"
      " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)"),
     ("SELECT d.direct, CASE WHEN d.direct THEN"
@@ -36,7 +39,8 @@ static const char *const SETTINGS[] = {
      " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)"),
     ("SELECT pg_backend_pid() = $1::int, count(set_config(s.name, '0', false)) FROM pg_catalog.pg_settings s"
      " WHERE pg_backend_pid() = $1::int AND s.name IN"
-     " ('lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')")};
+     " ('lock_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')"),
+    "COMMIT"};
 enum { SETTINGS_COUNT = sizeof SETTINGS / sizeof SETTINGS[0] };
 
 /* The same for one transaction: sent ahead of its first statement. */
@@ -132,7 +136,8 @@ static void connection_ready(struct db_session *session) {
     session->prepared = false;
     bool sent = true;
     for (int i = 0; i < SETTINGS_COUNT; i++) {
-        sent = sent && PQsendQueryParams(session->conn, SETTINGS[i], 1, NULL, values, NULL, NULL, 1) == 1;
+        int count = strchr(SETTINGS[i], '$') != NULL;
+        sent = sent && PQsendQueryParams(session->conn, SETTINGS[i], count, NULL, values, NULL, NULL, 1) == 1;
     }
     if (!sent || PQpipelineSync(session->conn) != 1 || PQflush(session->conn) < 0) {
         connection_lost(session, PQerrorMessage(session->conn));

@@ -222,9 +222,9 @@ def test_a_table_that_stays_locked_hangs_nothing_for_good(lab):
             nodes[0].primary.closing.wait(0.25)
         lines = told(coordinator, since)
         assert 1 <= len(lines) <= 4 and any("no answer to the heartbeat" in line for line in lines), "\n".join(lines)
-        assert most <= 5, f"{most} sessions"
+        assert most <= 7, f"{most} sessions"  # the five, and what the beat and the history began anew
     assert lab.db.wait_settled(lab.db.submit(2, nodes))["state"] == "complete"
-    assert len(backends(lab)) == 4
+    assert len(backends(lab)) == 5
 
 
 # Settings that appear under it.

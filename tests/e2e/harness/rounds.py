@@ -152,7 +152,7 @@ class Database:
     def wait(self, what: str, condition, timeout: float = 20):
         """Waits until condition() is true and returns its value: looks at each notification, and 20 times a second."""
         deadline = time.monotonic() + timeout
-        with self.connect() as listener:
+        with self.connect(options="-c statement_timeout=0") as listener:  # whatever a test has set for others
             listener.execute("LISTEN quorate_round")
             while True:
                 value = condition()
