@@ -135,7 +135,7 @@ def test_collect_of_a_complete_round(cli):
 def test_collect_of_what_is_no_longer_fresh(cli):
     cli.lab.some_nodes(2)
     cli.lab.coordinator()
-    nonce = int(cli("open", "r", "--quorum", "2", "--fresh-for", "1s", "--retries", "2", "--backoff", "10ms..100ms",
+    nonce = int(cli("open", "r", "--quorum", "2", "--fresh-for", "3s", "--retries", "2", "--backoff", "10ms..100ms",
                     "--timeout", "300ms"))
     cli.distribute(0, "r", nonce, cli.share(1), cli.share(2))
     cli.lab.db.wait_state("r", "dead_lettered")

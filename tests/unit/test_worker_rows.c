@@ -32,10 +32,11 @@ struct field {
 #define COLUMN(row) (int)(sizeof(row) / sizeof((row)[0]))
 
 static PGresult *one_row(const struct field *fields, int count) {
+    char name[] = "column";
     PGresAttDesc columns[COLUMNS_MAX] = {0};
     PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
     for (int i = 0; i < count; i++) {
-        columns[i] = (PGresAttDesc){.name = (char[]){"column"}, .format = 1};
+        columns[i] = (PGresAttDesc){.name = name, .format = 1};
     }
     assert_int_equal(PQsetResultAttrs(result, count, columns), 1);
     for (int i = 0; i < count; i++) {
