@@ -73,6 +73,7 @@ struct db_session {
     bool failed;      /* the transaction whose results are coming */
     char where[1100]; /* the address that is tried */
     struct told told;
+    struct told warned; /* what the server warned of last */
 };
 
 static void connect_begin(struct db_session *session);
@@ -122,6 +123,20 @@ static void connection_lost(struct db_session *session, const char *why) {
                   log_quote(line, quoted, sizeof quoted));
     }
     drop(session);
+}
+
+/* What the server says beside its answers, which libpq would print as it is. The last words of a server that shuts down
+ * come again as the reason of the loss. */
+static void on_notice(void *context, const PGresult *result) {
+    struct db_session *session = context;
+    const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *message = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+    bool warning = severity != NULL && strcmp(severity, "WARNING") == 0;
+    char quoted[512 + 64];
+    if (message != NULL && (!warning || told_news(&session->warned, message, TOLD_QUIET_US))) {
+        log_event(warning ? LOG_WARN : LOG_DEBUG, "database_says", "session=%s message=%s", session->label,
+                  log_quote(message, quoted, sizeof quoted));
+    }
 }
 
 static void connection_ready(struct db_session *session) {
@@ -383,6 +398,7 @@ static void connect_begin(struct db_session *session) {
     } else if (PQstatus(session->conn) == CONNECTION_BAD) {
         connection_lost(session, PQerrorMessage(session->conn));
     } else {
+        PQsetNoticeReceiver(session->conn, on_notice, session);
         watch(session, EV_WRITE);
         time_address(session);
     }

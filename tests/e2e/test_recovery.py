@@ -1,6 +1,7 @@
 """Rounds survive: coordinators killed, frozen, fenced and told to go; sessions ended; PostgreSQL restarted."""
 
 import random
+import re
 import signal
 import threading
 import time
@@ -208,17 +209,26 @@ def test_starts_before_its_database_does(durable_lab):
 
 
 def test_says_a_lasting_fault_once(durable_lab):
-    """A database that is away fills no log."""
+    """A database that is away fills no log: each session says once what it meets, however long that lasts, and all in
+    the log's own form."""
     lab = durable_lab
     node = lab.node()
     coordinator = lab.coordinator()
     lab.cluster.stop()
-    coordinator.wait_line("level=(warn|error)")
-    node.primary.closing.wait(3)
+    sessions = ("lane1", "lane2", "beat", "ring", "history")
+    for session in sessions:
+        coordinator.wait_line(f'event=database_lost session={session} .*No such file')
     lines = len(coordinator.lines)
+    node.primary.closing.wait(3)
+    assert coordinator.lines[lines:] == []
     lab.cluster.start()
     assert lab.db.wait_settled(lab.db.submit(1, [node]))["state"] == "complete"
-    assert lines < 25, "\n".join(coordinator.lines)
+    reasons = re.findall(r"event=database_lost session=(\S+) reason=(.*)", "\n".join(coordinator.lines))
+    assert {session for session, _ in reasons} == set(sessions)
+    for session in sessions:
+        told = [reason for name, reason in reasons if name == session]
+        assert not [reason for reason, last in zip(told[1:], told) if reason == last], told
+    assert [line for line in coordinator.lines if not line.startswith("time=")] == []
 
 
 # Told to go, frozen, fenced.
