@@ -10,7 +10,7 @@ from harness.build import BUILD
 from harness.cluster import Cluster
 from harness.processes import READY_TIMEOUT_S, Process, Processes
 
-SETTINGS = {"shared_buffers": "256MB", "max_wal_size": "4GB", "synchronous_commit": "on", "max_connections": 300}
+SETTINGS = {"jit": "on", "shared_buffers": "256MB", "max_wal_size": "4GB", "synchronous_commit": "on", "max_connections": 300}
 
 
 class Ground:

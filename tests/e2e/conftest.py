@@ -28,11 +28,19 @@ def lab(cluster, tmp_path, request):
     with_logs.close()
 
 
+@pytest.fixture(scope="session")
+def durable_seed():
+    """A stopped cluster with a migrated template, of which others begin as copies: that is six times as quick."""
+    with Cluster(durable=True) as seed:
+        seed.create_template()
+        seed.stop()
+        yield seed
+
+
 @pytest.fixture
-def durable_lab(tmp_path, request):
+def durable_lab(durable_seed, tmp_path, request):
     """A cluster of its own, with fsync, which the test may restart and crash."""
-    with Cluster(durable=True) as own:
-        own.create_template()
+    with Cluster(durable=True, copy_of=durable_seed) as own:
         with_logs = Lab(own, tmp_path)
         request.node.lab = with_logs
         yield with_logs
@@ -55,10 +63,9 @@ def network_lab(network_cluster, tmp_path, request):
 
 
 @pytest.fixture
-def pair_lab(tmp_path, request):
+def pair_lab(durable_seed, tmp_path, request):
     """A primary and a synchronous standby of its own; coordinators get a string that names both."""
-    with Pair() as own:
-        own.create_template()
+    with Pair(copy_of=durable_seed) as own:
         with_logs = Lab(own, tmp_path)
         request.node.lab = with_logs
         yield with_logs

@@ -24,7 +24,7 @@ class Standby(Cluster):
         self._make_folders()
         source = f"host={self.primary.socket_dir} port={self.primary.port} user=postgres application_name={self.name}"
         done = subprocess.run(
-            [*as_server_user(), BIN / "pg_basebackup", "-d", source, "-D", self.data, "-R", "-X", "stream", "-c", "fast",
+            [*as_server_user(), BIN / "pg_basebackup", "-d", source, "-D", self.data, "-R", "-X", "stream", "-c", "fast", "--no-sync",
              "-C", "-S", f"slot_{self.name}"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", check=False,
             env=programs.environment())
@@ -41,13 +41,14 @@ class Pair:
     create_database = Cluster.create_database
     terminate_backends = Cluster.terminate_backends
 
-    def __init__(self, build: pathlib.Path = programs.BUILD, synchronous: bool = True, settings: dict | None = None):
-        self.build, self.name = build, STANDBY
+    def __init__(self, build: pathlib.Path = programs.BUILD, synchronous: bool = True, settings: dict | None = None,
+                 copy_of: Cluster | None = None):
+        self.build, self.name, self.durable = build, STANDBY, True
         self._databases = 0
         self._spent: list[Cluster] = []
         self.standby: Cluster | None = None
         self.hosts: list[Cluster] = []  # in the order in which they were made: a failover changes roles, not the string
-        self.primary = Cluster(build, durable=True, settings={"max_wal_senders": 8, **(settings or {})})
+        self.primary = Cluster(build, durable=True, settings={"max_wal_senders": 8, **(settings or {})}, copy_of=copy_of)
         try:
             self.standby = Standby(self.primary)
             self.hosts = [self.primary, self.standby]
