@@ -74,27 +74,46 @@ static const char *text_of(const json_t *json, const char *name) {
     return text != NULL ? text : "";
 }
 
-/* What the node must have signed, and its signature; false if there is no such thing. */
+/* What receipts are verified against. */
+struct round_receipts {
+    const struct node_keys *keys;
+    const char *round_id;
+    struct envelope_key first; /* what the first receipt that verified was for; nonce 0: none was yet */
+};
+
+/* What the node must have signed, and its signature; false if there is no such thing. A number that is no node's id
+ * must not become one by being cut to the size of an int. */
 static bool read_receipt(const char *round_id, const json_t *share, struct envelope_key *envelope,
                          unsigned char digest[SHA256_BYTES], struct signature *receipt) {
     const char *deployment = text_of(share, "deployment_id"), *hex = text_of(share, "payload_sha256");
+    json_int_t node_id = json_integer_value(json_object_get(share, "node_id"));
     size_t size = 0;
-    if (!identifier_valid(deployment) || !int_parse(text_of(share, "nonce"), 1, INT64_MAX, &envelope->nonce))
+    if (node_id < 1 || node_id > NODE_ID_MAX || !identifier_valid(deployment) || !int_parse(text_of(share, "nonce"), 1, INT64_MAX, &envelope->nonce))
         return false;
     if (sodium_hex2bin(digest, SHA256_BYTES, hex, strlen(hex), NULL, &size, NULL) != 0 || size != SHA256_BYTES)
         return false;
-    envelope->node_id = (int)json_integer_value(json_object_get(share, "node_id"));
+    envelope->node_id = (int)node_id;
     (void)snprintf(envelope->deployment, sizeof envelope->deployment, "%s", deployment);
     (void)snprintf(envelope->round_id, sizeof envelope->round_id, "%s", round_id);
     return signature_parse(text_of(share, "receipt"), receipt);
 }
 
+/* A quorum is of one round: receipts of two that have the same id, each short of its quorum, do not add up. */
+static const char *of_one_round(struct round_receipts *receipts, const struct envelope_key *envelope) {
+    if (receipts->first.nonce == 0)
+        receipts->first = *envelope;
+    return receipts->first.nonce == envelope->nonce && strcmp(receipts->first.deployment, envelope->deployment) == 0
+               ? NULL
+               : "has a receipt of another nonce or deployment than the others";
+}
+
 /* Why the receipt of a share does not count; NULL when it does. */
-static const char *judge(const struct node_keys *keys, const char *round_id, const json_t *share) {
+static const char *judge(struct round_receipts *receipts, const json_t *share) {
+    const struct node_keys *keys = receipts->keys;
     struct envelope_key envelope;
     struct signature receipt;
     unsigned char digest[SHA256_BYTES];
-    if (!read_receipt(round_id, share, &envelope, digest, &receipt))
+    if (!read_receipt(receipts->round_id, share, &envelope, digest, &receipt))
         return "has no well-formed receipt";
     bool known = false;
     for (size_t i = 0; i < keys->count; i++) {
@@ -102,7 +121,7 @@ static const char *judge(const struct node_keys *keys, const char *round_id, con
             continue;
         known = true;
         if (receipt.size == SIGNATURE_BYTES && receipt_verify(&keys->items[i].key, &envelope, digest, &receipt))
-            return NULL;
+            return of_one_round(receipts, &envelope);
     }
     if (!known)
         return "has no key in the file";
@@ -127,13 +146,13 @@ static void tell(char *text, size_t size, json_int_t node_id, const char *why) {
 }
 
 /* Marks each share; the highest quorum that any of them speaks of. */
-static json_int_t mark_shares(const struct node_keys *keys, const char *round_id, json_t *shares) {
+static json_int_t mark_shares(struct round_receipts *receipts, json_t *shares) {
     json_int_t quorum = 0;
     for (size_t i = 0; i < json_array_size(shares); i++) {
         json_t *share = json_array_get(shares, i);
         json_int_t said = json_integer_value(json_object_get(share, "quorum"));
         quorum = said > quorum ? said : quorum;
-        (void)json_object_set_new(share, "verified", json_boolean(judge(keys, round_id, share) == NULL));
+        (void)json_object_set_new(share, "verified", json_boolean(judge(receipts, share) == NULL));
     }
     return quorum;
 }
@@ -142,7 +161,8 @@ bool node_keys_verify(const struct node_keys *keys, const char *round_id, int64_
                       size_t size, struct error *err) {
     json_t *shares = json_object_get(answer, "shares"), *nodes = json_object_get(answer, "quorum_nodes");
     json_t *verified = json_array();
-    json_int_t quorum = mark_shares(keys, round_id, shares), before = 0;
+    struct round_receipts receipts = {.keys = keys, .round_id = round_id};
+    json_int_t quorum = mark_shares(&receipts, shares), before = 0;
     quorum = quorum < floor ? floor : quorum;
     *left_out = '\0';
     for (size_t i = 0; i < json_array_size(nodes); i++) {
@@ -150,7 +170,7 @@ bool node_keys_verify(const struct node_keys *keys, const char *round_id, int64_
         const json_t *share = share_of(shares, node_id);
         const char *why = node_id <= before ? "is named twice or out of order"
                           : share == NULL   ? "has no receipt"
-                                            : judge(keys, round_id, share);
+                                            : judge(&receipts, share);
         if (why != NULL)
             tell(left_out, size, node_id, why);
         else

@@ -124,6 +124,42 @@ def test_a_database_that_lies_to_collectors_gains_nothing(cli, forged):
     assert cli("collect", "true", "--node-keys", keys) == "1\n2\n3\n", "the test's own lies are well made"
 
 
+def test_a_lie_makes_no_two_nodes_of_one_and_no_quorum_of_two_rounds(cli):
+    """One receipt under numbers that a C int would cut to the node's own; and receipts of two rounds of one id, as deployments that share nodes may
+    have, each of them real and each round short of its quorum."""
+    keys = {number: wire.KeyPair() for number in (1, 2)}
+    file = key_file(cli.lab, keys.items())
+    conn = cli.lab.db.conn
+    conn.execute("DROP FUNCTION quorate.collect(text, int), quorate.collected(text)")
+
+    def receipt(number, deployment, nonce):
+        key = wire.EnvelopeKey(deployment, "r", number, nonce)
+        return keys[number].sign(wire.receipt_message(key, wire.sha256(b"share")))
+
+    def lie(*rows):
+        """Rows of the number that is said, the node that signed, its deployment and its nonce."""
+        said = ", ".join(str(row[0]) for row in rows)
+        table = ", ".join(f"({shown}::bigint, 'primary', 'http://a/', true, '{receipt(number, deployment, nonce)}', '{deployment}', {nonce}::bigint, 2, "
+                          f"'\\x{wire.sha256(b'share')}'::bytea)" for shown, number, deployment, nonce in rows)
+        conn.execute("DROP FUNCTION IF EXISTS quorate.collect(text, int), quorate.collected(text)")
+        conn.execute(f"CREATE FUNCTION quorate.collect(round_id text, quorum int DEFAULT NULL) RETURNS bigint[] LANGUAGE sql AS $$ SELECT ARRAY[{said}]::bigint[] $$")
+        conn.execute("CREATE FUNCTION quorate.collected(round_id text) RETURNS TABLE (node_id bigint, route text, url text, in_quorum boolean, receipt text, "
+                     f"deployment_id text, nonce bigint, quorum int, payload_sha256 bytea) LANGUAGE sql AS $$ VALUES {table} $$")
+        conn.execute("CREATE OR REPLACE FUNCTION quorate.settle_round(round_id text) RETURNS text LANGUAGE sql AS $$ SELECT 'complete' $$")
+
+    def refused():
+        return cli.fails(1, "collect", "r", "--node-keys", file, "--quorum", "2")
+
+    lie((1, 1, "demo", 7), (1 + 2**32, 1, "demo", 7))
+    assert "1 receipts verify" in refused()
+    lie((1, 1, "demo", 7), (2, 2, "demo", 8))
+    assert "node 2 has a receipt of another nonce" in refused()
+    lie((1, 1, "demo", 7), (2, 2, "other", 7))
+    assert "1 receipts verify" in refused()
+    lie((1, 1, "demo", 7), (2, 2, "demo", 7))
+    assert cli("collect", "r", "--node-keys", file, "--quorum", "2") == "1\n2\n", "the test's own lies are well made"
+
+
 def test_what_real_nodes_have_signed_verifies_with_any_of_their_keys(cli):
     """While a node's key changes its old and its new one stand in the file; a node of the file that is not in the round does no harm."""
     nodes = cli.lab.some_nodes(2)
