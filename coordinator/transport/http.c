@@ -210,14 +210,20 @@ static bool set_url(struct http_call *call, const char *url) {
     return true;
 }
 
+static const char unknown_pin[] = "";
+
 /* Over plain http nothing could be held against a pin. */
 static bool set_pin(struct http_call *call, const char *pin) {
     if (pin != NULL && !call->tls)
         return false;
     if (pin == call->pin)
         return true;
+    if (curl_easy_setopt(call->easy, CURLOPT_PINNEDPUBLICKEY, pin) != CURLE_OK) {
+        call->pin = unknown_pin; /* whatever libcurl has now, it is not to be taken for this one the next time */
+        return false;
+    }
     call->pin = pin;
-    return curl_easy_setopt(call->easy, CURLOPT_PINNEDPUBLICKEY, pin) == CURLE_OK;
+    return true;
 }
 
 /* An empty value is how libcurl is told to leave out a header that it would add by itself. It only reads the list. */
@@ -381,8 +387,6 @@ void http_deliver(struct http_client *client) {
 
 struct http_client *http_client_new(struct ev_loop *loop, long max_idle, const struct http_policy *policy,
                                     struct error *err) {
-    /* libcurl would write the keys of every session to the file that it names. */
-    (void)unsetenv("SSLKEYLOGFILE");
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
         (void)error_set(err, EXIT_UNEXPECTED, "libcurl could not be started");
         return NULL;
