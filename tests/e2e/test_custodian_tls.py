@@ -8,7 +8,7 @@ import urllib.parse
 
 import pytest
 
-from custodian_client import BODY, KEY, VECTOR_RECEIPT, Answer, rows, signed_headers
+from custodian_client import BODY, COORDINATOR, KEY, VECTOR_RECEIPT, Answer, rows, signed_headers
 from custodian_client import key_file, processes, start  # noqa: F401  (fixtures)
 from harness.certificates import Authority
 from test_custodian_start import assert_refused, run_with
@@ -60,6 +60,15 @@ def test_the_protocol_is_the_same(start, ca):  # noqa: F811
             answer = client.send()
             assert (answer.status, answer.receipt) == (200, VECTOR_RECEIPT)
     assert rows(custodian.store) == [("demo", "rnd-1", 1, 1001, BODY)]
+
+
+def test_no_session_key_is_written_to_a_file(processes, key_file, ca, tmp_path):  # noqa: F811
+    """GnuTLS would, where the environment names one."""
+    key_log = tmp_path / "keys"
+    custodian = processes.custodian(1, key_file, COORDINATOR.public_text, options=serving(ca.issue()), under=("env", f"SSLKEYLOGFILE={key_log}"))
+    with Client(custodian.url, ca) as client:
+        assert client.send().status == 200
+    assert not key_log.exists()
 
 
 def test_large_envelopes_on_many_connections(start, ca):  # noqa: F811

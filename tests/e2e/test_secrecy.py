@@ -120,6 +120,19 @@ def test_no_process_of_the_same_user_looks_inside(tmp_path):
         shutil.rmtree(folder)
 
 
+@as_root
+def test_a_log_that_nobody_reads_goes_nowhere_else(lab):
+    """Programs that are started without standard descriptors: the next socket must not become one, and be sent what is logged."""
+    without = ("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+    pair = wire.KeyPair()
+    custodian = lab.processes.custodian(1, lab.write_key("node-1.key", pair), lab.key.public_text, under=without, options=("--log-level", "debug"))
+    lab.db.rows("SELECT quorate.add_node(1, %s, %s)", custodian.url, pair.public_text)
+    coordinator = lab.processes.coordinator(lab.db.conninfo, lab.key_file, under=without, ready=False, options=("--log-level", "debug"))
+    assert lab.db.wait_settled(lab.db.submit(1, [1], round_deadline="60 s"))["state"] == "complete"
+    for program in (custodian, coordinator):
+        assert {os.readlink(f"/proc/{program.pid}/fd/{number}") for number in (0, 1, 2)} <= {"/", "/dev/null"}
+
+
 # Lists of processes.
 
 
