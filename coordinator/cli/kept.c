@@ -63,7 +63,8 @@ static bool check(const struct kept_for *wanted, const struct share *share, cons
     return true;
 }
 
-/* False with errno ENOENT, and no error, when there is none. */
+/* False with errno ENOENT, and no error, when there is none. Whoever put the file there may have been killed before its
+ * name was on disk: nothing is sent before it is. */
 static bool read_kept(const struct kept_for *wanted, const struct share *share, const char *path,
                       unsigned char **envelope, size_t *size, struct error *err) {
     enum { ROOM = LINE_MAX_BYTES + ENVELOPE_MAX_BYTES };
@@ -84,6 +85,9 @@ static bool read_kept(const struct kept_for *wanted, const struct share *share, 
         (void)error_set(err, EXIT_UNEXPECTED, "out of memory for the envelopes");
     else if ((got = key_file_read(fd, (char *)text, (size_t)status.st_size)) < 0)
         (void)error_set(err, EXIT_USAGE, "the sealed envelope kept in \"%.400s\" cannot be read: %s", path,
+                        strerror(errno));
+    else if (!key_file_sync_directory(path))
+        (void)error_set(err, EXIT_UNEXPECTED, "the folder of \"%.400s\" cannot be written to disk: %s", path,
                         strerror(errno));
     else
         good = check(wanted, share, path, text, (*size = (size_t)got, size), err);
@@ -172,12 +176,16 @@ bool kept_envelope(const struct kept_for *wanted, const struct share *share, uns
                          wanted->key.node_id, share->path, share->size, most);
     if (!name_of(wanted, share, path, err))
         return false;
-    /* A second look only when another call was first. */
-    for (bool first = false; !first;) {
-        if (read_kept(wanted, share, path, envelope, size, err))
-            return true;
-        if (errno != ENOENT || !seal_and_keep(wanted, share, path, envelope, size, &first, err))
-            return false;
-    }
-    return true;
+    if (read_kept(wanted, share, path, envelope, size, err))
+        return true;
+    bool first = false;
+    if (errno != ENOENT || !seal_and_keep(wanted, share, path, envelope, size, &first, err))
+        return false;
+    if (first || read_kept(wanted, share, path, envelope, size, err)) /* if not, another call was */
+        return true;
+    return errno == ENOENT &&
+           error_set(err, EXIT_USAGE,
+                     "\"%.400s\", where the sealed envelope is kept, is there and cannot be opened: a symbolic link that "
+                     "leads nowhere?",
+                     path);
 }

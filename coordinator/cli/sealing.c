@@ -38,7 +38,7 @@ static bool add_sealed(const struct sealing *sealing, const struct share *share,
 
 /* Where the verdict is certain before anything is sent, the share stays here: no byte at all for a node that the
  * round does not have, so that nothing could be accepted if it were opened at this very moment, and one byte where only
- * sealed envelopes are taken. */
+ * sealed envelopes are taken and the dealer has not sealed it himself. */
 static bool add_share(const struct sealing *sealing, struct share *share, struct db_array *payloads,
                       struct error *err) {
     const json_t *node = node_of(sealing->keys, share->node_id);
@@ -47,7 +47,7 @@ static bool add_share(const struct sealing *sealing, struct share *share, struct
         return add_sealed(sealing, share, node, payloads, err);
     if (!node)
         db_array_add_bytes(payloads, "", 0);
-    else if (json_is_true(json_object_get(node, "require_sealed")))
+    else if (json_is_true(json_object_get(node, "require_sealed")) && !seal_marked(share->bytes, share->size))
         db_array_add_bytes(payloads, "", 1);
     else
         db_array_add_bytes(payloads, share->bytes, share->size);

@@ -236,6 +236,22 @@ def test_a_kept_file_that_belongs_elsewhere_is_not_sent(cli, pair):
     assert cli.lab.db.one("SELECT count(*) FROM quorate_store.envelope") == 1
 
 
+def test_a_link_in_the_place_of_the_kept_file(cli, pair):
+    """One that leads nowhere is told at once; a file that was moved away for room, and is linked to, is as good as in its place."""
+    add_node(cli, 1, "--seal-key", pair.public_text)
+    key = open_round(cli)
+    share = cli.share(1, SHARE)
+    place, moved = kept(share, key), cli.lab.folder / "moved"
+    place.symlink_to(moved)
+    assert f'"{place}"' in (said := cli.fails(2, "distribute", "r", "--nonce", str(key.nonce), "--share", share)) and "link" in said
+    assert not moved.exists() and sorted(cli.lab.folder.glob("*.sealed*")) == [place]
+    place.unlink()
+    distribute(cli, 0, key, share)
+    place.rename(moved)
+    place.symlink_to(moved)
+    assert json.loads(distribute(cli, 0, key, share, "--json").stdout)[0]["verdict"] == "duplicate"
+
+
 def test_a_folder_that_cannot_be_written(cli, pair):
     """Nothing is sent that was not kept."""
     add_node(cli, 1, "--seal-key", pair.public_text)
@@ -260,6 +276,8 @@ def test_a_round_that_requires_sealing(cli, pair):
     done = distribute(cli, 5, key, one, "--share", two, "--json")
     assert [(row["verdict"], row["sealed"]) for row in json.loads(done.stdout)] == [("accepted", True), ("unsealed", False)]
     assert json.loads(distribute(cli, 5, key, one, "--unsealed", "--json").stdout) == [{"node_id": 1, "verdict": "unsealed", "sealed": False}]
+    own = cli.share(2, pair.seal(EnvelopeKey(key.deployment, "r", 2, key.nonce), SHARE))
+    assert json.loads(distribute(cli, 0, key, own, "--json").stdout)[0]["verdict"] == "accepted", "who seals by himself needs no key in the database"
     nine = cli.share(9, SHARE)
     assert json.loads(distribute(cli, 6, key, nine, "--json").stdout)[0]["verdict"] == "unknown_node"
     assert "unknown_round" in cli.ends(6, "distribute", "none", "--nonce", "7", "--share", one).stdout
