@@ -33,6 +33,7 @@ static const struct {
     {{AF_INET6, 10, {0xfe, 0x80}}, "is link-local"},
     {{AF_INET6, 8, {0xff}}, "is multicast"},
     {{AF_INET6, 128, {0xfd, 0, 0x0e, 0xc2, [14] = 0x02, 0x54}}, "is a metadata service"},          /* AWS */
+    {{AF_INET6, 128, {0xfd, 0, 0x0e, 0xc2, [15] = 0x23}}, "is a metadata service"},                /* AWS, of pods */
     {{AF_INET6, 128, {0xfd, 0x20, 0, 0xce, [14] = 0x02, 0x54}}, "is a metadata service"},          /* Google Cloud */
     {{AF_INET6, 128, {0xfd, 0, 0, 0xc1, [12] = 0xa9, 0xfe, 0xa9, 0xfe}}, "is a metadata service"}, /* Oracle Cloud */
     {{AF_INET6, 128, {0xfd, 0, 0, 0x42, [15] = 0x42}}, "is a metadata service"},                   /* Scaleway */

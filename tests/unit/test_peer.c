@@ -45,6 +45,7 @@ static void no_node_is_ever_there(void **state) {
         {"febf:ffff::1", "febf:ffff::1 is link-local: no node may be there"},
         {"ff02::1", "ff02::1 is multicast: no node may be there"},
         {"fd00:ec2::254", "fd00:ec2::254 is a metadata service: no node may be there"},
+        {"fd00:ec2::23", "fd00:ec2::23 is a metadata service: no node may be there"},
         {"fd20:ce::254", "fd20:ce::254 is a metadata service: no node may be there"},
         {"fd00:c1::a9fe:a9fe", "fd00:c1::a9fe:a9fe is a metadata service: no node may be there"},
         {"fd00:42::42", "fd00:42::42 is a metadata service: no node may be there"},
