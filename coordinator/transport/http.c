@@ -290,6 +290,7 @@ struct http_call *http_post(struct http_client *client, const struct http_reques
     call->body_bytes = 0;
     call->requests = 0;
     call->reason = NULL;
+    call->curl_error[0] = '\0'; /* libcurl leaves there what an earlier request's end was */
     call->timeout_ms = request->timeout_ms < INT32_MAX ? request->timeout_ms : INT32_MAX;
     call->is_done = call->is_ready = call->was_answered = call->is_resolving = call->is_late = false;
     if (!set_request(call, request) || curl_multi_add_handle(client->multi, call->easy) != CURLM_OK) {
