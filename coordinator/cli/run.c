@@ -21,7 +21,7 @@ struct run {
     struct common_options common;
     struct run_keys keys;
     struct reach_options reach;
-    const char *audit_key, *name, *metrics, *log_level, *listen_db;
+    const char *name, *metrics, *log_level, *listen_db;
     int64_t lease, slots, max_rounds, checkpoint_every;
 };
 
@@ -77,7 +77,7 @@ static const struct option_spec options[] = {
      .argument = "FILE",
      .help =
          "secret key that signs checkpoints of the history, another one than that of --key (default: none are signed)",
-     .offset = offsetof(struct run, audit_key)},
+     .offset = offsetof(struct run, keys.audit_key_file)},
     {.name = "checkpoint-every",
      .kind = OPTION_DURATION,
      .argument = "DURATION",
@@ -265,25 +265,6 @@ static bool check(const struct run *given, const char *name, struct error *err) 
     return db_conninfo_check(db_conninfo(given->common.db), err) && db_conninfo_check(given->listen_db, err);
 }
 
-/* Who signs requests must not be able to sign history. */
-static bool load_audit_key(const struct run *given, struct secret_key **audit_key, struct error *err) {
-    if (given->audit_key == NULL)
-        return true;
-    *audit_key = secret_key_load(given->audit_key, err);
-    if (*audit_key == NULL)
-        return false;
-    struct public_key one = secret_key_public(*audit_key);
-    for (size_t i = 0; i < given->keys.keys.count; i++) {
-        struct public_key other = secret_key_public(given->keys.keys.keys[i]);
-        if (memcmp(one.bytes, other.bytes, sizeof one.bytes) == 0)
-            return error_set(
-                err, EXIT_USAGE,
-                "--audit-key: this is a key of --key, too: draw another one with `quorate keygen`, so that "
-                "who signs requests cannot sign history");
-    }
-    return true;
-}
-
 int cli_run(int argc, char **argv) {
     struct run given = {
         .lease = 2000000, .slots = 64, .max_rounds = 200000, .checkpoint_every = 10000000, .log_level = "info"};
@@ -302,9 +283,8 @@ int cli_run(int argc, char **argv) {
     }
     struct secret_set *none;
     struct reach reach = {0};
-    struct secret_key *audit_key = NULL;
     bool good = check(&given, given.name, &err) && wire_start(&err) && run_keys_read(&given.keys, &none, &err) &&
-                load_audit_key(&given, &audit_key, &err) && reach_load(&given.reach, &reach, &err);
+                reach_load(&given.reach, &reach, &err);
     bool left = false;
     if (good) {
         const struct coordinator_settings settings = {.conninfo = given.common.db,
@@ -317,14 +297,13 @@ int cli_run(int argc, char **argv) {
                                                       .node_secrets = given.keys.node_secrets,
                                                       .node_pins = reach.pins,
                                                       .http = reach.policy,
-                                                      .audit_key = audit_key,
+                                                      .audit_key = given.keys.audit_key,
                                                       .checkpoint_us = given.checkpoint_every};
         good = run(&settings, &given.keys, given.metrics, &left, &err);
     }
     run_keys_free(&given.keys);
     reach_free(&reach);
     option_list_free(&given.reach.networks);
-    secret_key_free(audit_key);
     if (!good) {
         return cli_fail(&syntax, &err);
     }

@@ -11,13 +11,25 @@ static void tell_unlocked(const struct run_keys *keys) {
                   "hint=\"they may be written to swap: raise the limit of locked memory (ulimit -l)\"");
 }
 
+/* Who signs requests must not be able to sign history, whatever the files hold by now. */
+static bool check_audit_key(struct run_keys *keys, const struct signing_keys *read, struct error *err) {
+    if (keys->audit_key == NULL && keys->audit_key_file != NULL &&
+        (keys->audit_key = secret_key_load(keys->audit_key_file, err)) == NULL)
+        return false;
+    return keys->audit_key == NULL || !signing_keys_have(read, keys->audit_key) ||
+           error_set(err, EXIT_USAGE,
+                     "--audit-key: this is a key of --key, too: draw another one with `quorate keygen`, so that who "
+                     "signs requests cannot sign history");
+}
+
 bool run_keys_read(struct run_keys *keys, struct secret_set **before, struct error *err) {
     struct signing_keys read;
     struct secret_set *secrets = NULL;
     if (!signing_keys_load(keys->key_files.values, keys->key_files.count, &read, err))
         return false;
-    if (keys->node_secrets_file != NULL &&
-        (secrets = secret_set_load(keys->node_secrets_file, SECRET_LINES_NODES, err)) == NULL) {
+    if (!check_audit_key(keys, &read, err) ||
+        (keys->node_secrets_file != NULL &&
+         (secrets = secret_set_load(keys->node_secrets_file, SECRET_LINES_NODES, err)) == NULL)) {
         signing_keys_free(&read);
         return false;
     }
@@ -32,6 +44,8 @@ bool run_keys_read(struct run_keys *keys, struct secret_set **before, struct err
 void run_keys_free(struct run_keys *keys) {
     signing_keys_free(&keys->keys);
     secret_set_free(keys->node_secrets);
+    secret_key_free(keys->audit_key);
     option_list_free(&keys->key_files);
     keys->node_secrets = NULL;
+    keys->audit_key = NULL;
 }

@@ -13,8 +13,10 @@
 struct run_keys {
     struct option_list key_files;
     const char *node_secrets_file; /* NULL: none */
+    const char *audit_key_file;    /* NULL: none */
     struct signing_keys keys;
     struct secret_set *node_secrets; /* NULL: none */
+    struct secret_key *audit_key;    /* NULL: none; read once and for all */
 };
 
 /* Reads all files into `keys`, whose lists of files the caller has filled in; on error all stays as it was. `*before`

@@ -11,6 +11,13 @@ static bool same_key(const struct secret_key *a, const struct secret_key *b) {
     return memcmp(public_a.bytes, public_b.bytes, sizeof public_a.bytes) == 0;
 }
 
+bool signing_keys_have(const struct signing_keys *keys, const struct secret_key *key) {
+    for (size_t i = 0; i < keys->count; i++)
+        if (same_key(keys->keys[i], key))
+            return true;
+    return false;
+}
+
 static bool all_differ(const char *const *paths, const struct signing_keys *keys, struct error *err) {
     for (size_t i = 0; i < keys->count; i++)
         for (size_t k = 0; k < i; k++)

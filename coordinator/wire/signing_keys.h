@@ -27,6 +27,9 @@ struct signing_keys {
 bool signing_keys_load(const char *const *paths, size_t count, struct signing_keys *keys, struct error *err) MUST_CHECK;
 void signing_keys_free(struct signing_keys *keys);
 
+/* Whether this key is one of them. */
+bool signing_keys_have(const struct signing_keys *keys, const struct secret_key *key);
+
 /* Writes the header's value: what webhook_sign makes of each key, in their order. "" when memory is short. */
 void signing_keys_sign(const struct signing_keys *keys, const char *webhook_id, int64_t timestamp, const void *body,
                        size_t body_size, char out[SIGNATURES_TEXT + 1]);

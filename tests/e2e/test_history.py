@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import signal
 import threading
 
 import psycopg
@@ -394,6 +395,12 @@ def test_an_exported_round_is_verified_offline(scene):
 
 
 def test_the_audit_key_is_another_one(lab):
+    """At the start, and when keys are read again."""
     done = lab.processes.command("run", "--key", str(lab.key_file), "--audit-key", str(lab.key_file), conninfo=lab.db.conninfo)
     assert done.returncode == 2 and "--audit-key" in done.stderr
+    audit_key = wire.KeyPair()
+    coordinator = lab.coordinator(options=("--audit-key", str(lab.write_key("audit.key", audit_key))))
+    lab.key_file.write_text(audit_key.secret_text + "\n")
+    coordinator.kill(signal.SIGHUP)
+    assert "--audit-key" in coordinator.wait_line("event=keys_(kept|read)")
     assert lab.processes.command("audit", "checkpoint", conninfo=lab.db.conninfo).returncode == 6
