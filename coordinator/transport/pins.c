@@ -86,9 +86,14 @@ struct pin_set *pin_set_load(const char *path, struct error *err) {
     if (text == NULL)
         return NULL;
     struct pin_set *set = pin_set_parse(text, size, &cause);
-    if (set == NULL)
-        (void)error_set(err, cause.code, "--node-pins \"%.300s\", %s", path, cause.text);
     free(text);
+    if (set == NULL) {
+        (void)error_set(err, cause.code, "--node-pins \"%.300s\", %s", path, cause.text);
+    } else if (set->nodes == NULL) { /* most likely it was cut off: nodes are not to go unpinned for that */
+        (void)error_set(err, EXIT_USAGE, "--node-pins \"%.300s\" holds no pin: write lines ID = sha256//...", path);
+        pin_set_free(set);
+        set = NULL;
+    }
     return set;
 }
 

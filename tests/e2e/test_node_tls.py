@@ -333,6 +333,7 @@ def test_wrong_pins_and_networks(lab):
         assert all(words in refused(lab, "--node-pins", path) for words in (str(path), "line 3", said))
     path.chmod(0o666)
     assert "others can write it" in refused(lab, "--node-pins", path)
+    assert "no pin" in refused(lab, "--node-pins", pins_file(lab, "# none is left")), "whoever gives the file wants nodes to be held to it"
     for network, said in (("10.0.0.0/33", "is no network"), ("10.0.0.1/8", "bits set behind its length"), ("169.254.0.0/16", "is link-local"), ("here", "is no network")):
         assert all(words in refused(lab, "--allow-network", "10.0.0.0/8", "--allow-network", network) for words in ("--allow-network", network, said))
 
