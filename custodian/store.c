@@ -219,15 +219,25 @@ static bool put_one(struct store *store, struct put *put, int64_t now_us) {
     return true;
 }
 
+/* What is committed to a file that has lost its name is gone with this process: no receipt may be given for it. */
+static bool still_there(struct store *store, struct error *err) {
+    int moved = 0;
+    (void)sqlite3_file_control(store->db, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+    return !moved || error_set(err, EXIT_UNEXPECTED,
+                               "store %s: the file was moved, deleted or replaced: put it back, or start the custodian "
+                               "again",
+                               store->path);
+}
+
 bool store_put_group(struct store *store, struct put *list, struct error *err) {
     int64_t now_us = clock_wall_us();
     bool good = run(store->begin);
 
     for (struct put *put = list; good && put; put = put->next)
         good = put_one(store, put, now_us);
-    if (good && run(store->commit))
+    good = (good && run(store->commit)) || fail(store, "write", err);
+    if (good && still_there(store, err))
         return true;
-    (void)fail(store, "write", err);
     if (!sqlite3_get_autocommit(store->db))
         (void)run(store->rollback);
     for (struct put *put = list; put; put = put->next)

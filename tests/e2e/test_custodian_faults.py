@@ -325,6 +325,24 @@ def test_a_full_disk_gets_503_and_never_a_receipt(start):
     assert len(rows(custodian.store)) == 20
 
 
+def test_a_store_that_lost_its_name_gets_503_until_it_is_back(start):
+    """What is written to it would be gone with the process; and another file in its place is not the one that is written to."""
+    custodian = start()
+    moved = custodian.store.with_name("moved.db")
+    keys = [EnvelopeKey("demo", f"moved-{number}", 1, 1) for number in range(3)]
+    with Client(custodian.url) as client:
+        assert client.send(keys[0], BODY).status == 200
+        custodian.store.rename(moved)
+        assert [(answer.status, answer.receipt) for answer in (client.send(keys[1], BODY), client.send(keys[0], BODY))] == [(503, None)] * 2
+        custodian.store.write_bytes(b"")
+        assert client.send(keys[2], BODY).status == 503
+        assert custodian.log.count("event=store_failed") == 1 and "moved, deleted or replaced" in custodian.log
+        moved.replace(custodian.store)
+        assert all(receipt_verifies(client.send(key, BODY), key, BODY) for key in keys)
+    custodian.wait_line("event=store_recovered")
+    assert {row[1] for row in rows(custodian.store)} == {key.round_id for key in keys}
+
+
 # Signals
 
 
