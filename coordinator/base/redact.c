@@ -23,7 +23,7 @@ static bool hide_keyword(char *text) {
     static const char keyword[] = "password";
     for (char *at = text; (at = strstr(at, keyword)) != NULL;) {
         at += sizeof keyword - 1;
-        char *equals = at + strspn(at, " \t\n");
+        char *equals = at + strspn(at, " \t\n\v\f\r"); /* what libpq passes over */
         if (*equals == '=' && equals[1] != '\0') {
             (void)hide(equals + 1, strlen(equals + 1));
             return true;

@@ -15,6 +15,7 @@ static void what_is_secret_is_hidden(void **state) {
     static const char *const cases[][2] = {
         {"host=h password=hunter2 user=u", "host=h password=***"},
         {"host=h password = 'hunter2 \\' more' user=u", "host=h password =***"},
+        {"host=h password\r\v\f=hunter2", "host=h password\r\v\f=***"},
         {"password=p", "password=*"},
         {"sslpassword=hunter2", "sslpassword=***"},
         {"no password, but password=hunter2", "no password, but password=***"},
