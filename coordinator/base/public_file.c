@@ -31,8 +31,11 @@ char *public_file_read(const char *what, const char *path, size_t most, size_t *
         return NULL;
     }
     char *text = NULL;
-    FILE *file = examine(what, path, fd, most, err) ? fdopen(fd, "r") : NULL;
+    bool good = examine(what, path, fd, most, err);
+    FILE *file = good ? fdopen(fd, "r") : NULL;
     if (file == NULL) {
+        if (good)
+            (void)error_set(err, EXIT_UNEXPECTED, "%s \"%.300s\" cannot be read: %s", what, path, strerror(errno));
         close(fd);
         return NULL;
     }

@@ -11,11 +11,6 @@
 
 enum { LINE_TITLE_WIDTH = 14, COLUMNS_MAX = 16 };
 
-void output_json(const json_t *value) {
-    json_dumpf(value, stdout, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    putchar('\n');
-}
-
 /* A command has nothing left to do without memory; everything it changed in the database is committed already. */
 static void *must(void *memory) {
     if (!memory) {
@@ -23,6 +18,13 @@ static void *must(void *memory) {
         exit(EXIT_UNEXPECTED);
     }
     return memory;
+}
+
+void output_json(const json_t *value) {
+    bool printed = json_dumpf(value, stdout, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) == 0;
+    if (!printed && !ferror(stdout)) /* what cannot be written is told at the end */
+        (void)must(NULL);
+    putchar('\n');
 }
 
 /* "2026-01-02T03:04:05.678901+00:00" */
