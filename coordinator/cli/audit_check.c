@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
+
 bool audit_keys_parse(struct audit_keys *keys, const struct option_list *list, struct error *err) {
     size_t room = sizeof keys->keys / sizeof keys->keys[0];
     if (list->count > room)
@@ -61,8 +63,9 @@ static bool check_ack(const struct envelope_key *of, const json_t *ack, struct a
     unsigned char digest[SHA256_BYTES];
     struct signature receipt;
     struct public_key key;
-    envelope.node_id = (int)json_integer_value(json_object_get(ack, "node_id"));
-    if (!hex_parse(text_of(ack, "payload_sha256"), digest, sizeof digest) ||
+    json_int_t node_id = json_integer_value(json_object_get(ack, "node_id"));
+    envelope.node_id = node_id >= 1 && node_id <= NODE_ID_MAX ? (int)node_id : 0; /* never another's by being cut */
+    if (envelope.node_id == 0 || !hex_parse(text_of(ack, "payload_sha256"), digest, sizeof digest) ||
         !signature_parse(text_of(ack, "receipt"), &receipt))
         return error_set(err, EXIT_UNEXPECTED,
                          "quorate_store.ack of node %d, round \"%s\": its receipt is malformed, or it has no delivery",
@@ -96,11 +99,15 @@ static bool has_acked(const json_t *acks, json_int_t node_id, json_int_t deadlin
 
 static bool check_quorum(const struct envelope_key *of, const json_t *json, struct error *err) {
     const json_t *round = json_object_get(json, "round"), *nodes = json_object_get(round, "quorum_nodes");
-    json_int_t deadline = json_integer_value(json_object_get(round, "deadline_at"));
+    json_int_t deadline = json_integer_value(json_object_get(round, "deadline_at")), before = 0;
+    json_int_t quorum = json_integer_value(json_object_get(round, "quorum"));
     bool good = strcmp(text_of(round, "state"), "complete") != 0 ||
-                json_integer_value(json_object_get(round, "quorum")) <= (json_int_t)json_array_size(nodes);
-    for (size_t i = 0; good && i < json_array_size(nodes); i++)
-        good = has_acked(json_object_get(json, "acks"), json_integer_value(json_array_get(nodes, i)), deadline);
+                (quorum >= 1 && quorum <= (json_int_t)json_array_size(nodes));
+    for (size_t i = 0; good && i < json_array_size(nodes); i++) {
+        json_int_t node_id = json_integer_value(json_array_get(nodes, i));
+        good = node_id > before && has_acked(json_object_get(json, "acks"), node_id, deadline); /* none twice */
+        before = node_id;
+    }
     return good ||
            error_set(err, EXIT_UNEXPECTED,
                      "quorate_store.round \"%s\": it is complete, and has not the acks of its quorum", of->round_id);

@@ -60,6 +60,52 @@ static void any_changed_byte_is_found(void **state) {
     free(text);
 }
 
+/* A round with acks and a quorum of these nodes, the second may be "": node 1 has really signed. */
+static bool fits(const struct secret_key *key, const char *first, const char *second, const char *quorum) {
+    struct envelope_key envelope = {.deployment = "demo", .round_id = "r", .node_id = 1, .nonce = 7};
+    unsigned char digest[SHA256_BYTES];
+    char hex[SHA256_HEX + 1], receipt[SIGNATURE_TEXT + 1], public_text[PUBLIC_KEY_TEXT + 1], record[4000];
+    struct public_key public_key = secret_key_public(key);
+    struct signature signature;
+    struct audit_tally tally = {0};
+    struct history_entry entry = {.seq = 1, .key = 5, .kind = "ended"};
+    sha256("share", 5, digest);
+    sha256_hex(digest, hex);
+    receipt_sign(key, &envelope, digest, &signature);
+    signature_format(&signature, receipt);
+    public_key_format(&public_key, public_text);
+    static const char ack[] =
+        "{\"node_id\":%s,\"late\":false,\"acked_at\":1,\"payload_sha256\":\"%s\",\"receipt\":\"%s\",\"receipt_key\":\"%"
+        "s\"}";
+    char acks[2][1000];
+    snprintf(acks[0], sizeof acks[0], ack, first, hex, receipt, public_text);
+    snprintf(acks[1], sizeof acks[1], ack, second, hex, receipt, public_text);
+    const char *comma = second[0] != 0 ? "," : "";
+    int size =
+        snprintf(record, sizeof record,
+                 "{\"kind\":\"ended\",\"ledger\":{\"round_id\":\"r\",\"nonce\":\"7\",\"round_no\":5},\"acks\":[%s%s%s],"
+                 "\"round\":{\"state\":\"complete\",\"quorum\":%s,\"deadline_at\":2,\"quorum_nodes\":[%s%s%s]}}",
+                 acks[0], comma, second[0] != 0 ? acks[1] : "", quorum, first, comma, second);
+    assert_in_range(size, 1, sizeof record - 1);
+    sha256(record, (size_t)size, entry.digest);
+    return audit_record("demo", &entry, record, &tally, NULL);
+}
+
+static void one_ack_makes_no_quorum_of_two(void **state) {
+    (void)state;
+    struct secret_key *key = secret_key_parse(
+        "whsk_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8prLrhQbzK8LIuGpTTTQvHNh5SbQv+EsiXlLyTIpZt1w==", NULL);
+    assert_non_null(key);
+    assert_true(fits(key, "1", "", "1"));
+    assert_false(fits(key, "1", "", "2"));
+    assert_false(fits(key, "1", "1", "2"));
+    assert_false(fits(key, "1", "4294967297", "2")); /* the same when it is cut to an int */
+    assert_false(fits(key, "-4294967295", "1", "2"));
+    assert_false(fits(key, "1", "2", "2")); /* node 2 has not signed */
+    assert_false(fits(key, "1", "1", "0"));
+    secret_key_free(key);
+}
+
 static void a_checkpoint_is_one_line_and_back(void **state) {
     (void)state;
     char line[CHECKPOINT_LINE_MAX + 1], again[CHECKPOINT_LINE_MAX + 1];
@@ -88,6 +134,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_vector_verifies),
         cmocka_unit_test(any_changed_byte_is_found),
+        cmocka_unit_test(one_ack_makes_no_quorum_of_two),
         cmocka_unit_test(a_checkpoint_is_one_line_and_back),
     };
     return wire_start(NULL) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
