@@ -1,5 +1,6 @@
 /* Keeps what a process knows to itself: no core dumps, no other process of its user that looks into it, nothing secret
- * where the system lists what it was started with, and nothing of its log or its sessions' keys where nobody expects it.
+ * where the system lists what it was started with, and nothing of its log or its sessions' keys where nobody expects
+ * it.
  */
 #include "base/secrecy.h"
 

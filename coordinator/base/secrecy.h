@@ -8,8 +8,8 @@
 
 /* Call first in main. Where an argument or a variable that libpq reads holds something secret, argv and the environment
  * get a copy, and what /proc and ps show is overwritten. With QUORATE_ALLOW_CORE_DUMPS in the environment debuggers and
- * core dumps are left as they are. Nothing that is opened later is taken for one of the standard descriptors, and no TLS
- * library writes its keys to a file (SSLKEYLOGFILE). */
+ * core dumps are left as they are. Nothing that is opened later is taken for one of the standard descriptors, and no
+ * TLS library writes its keys to a file (SSLKEYLOGFILE). */
 void secrecy_begin(int argc, char **argv);
 
 /* False if this memory may be written to swap: the limit of locked memory was too small to lock it. */

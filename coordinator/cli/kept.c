@@ -184,8 +184,9 @@ bool kept_envelope(const struct kept_for *wanted, const struct share *share, uns
     if (first || read_kept(wanted, share, path, envelope, size, err)) /* if not, another call was */
         return true;
     return errno == ENOENT &&
-           error_set(err, EXIT_USAGE,
-                     "\"%.400s\", where the sealed envelope is kept, is there and cannot be opened: a symbolic link that "
-                     "leads nowhere?",
-                     path);
+           error_set(
+               err, EXIT_USAGE,
+               "\"%.400s\", where the sealed envelope is kept, is there and cannot be opened: a symbolic link that "
+               "leads nowhere?",
+               path);
 }

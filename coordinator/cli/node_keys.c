@@ -88,7 +88,8 @@ static bool read_receipt(const char *round_id, const json_t *share, struct envel
     const char *deployment = text_of(share, "deployment_id"), *hex = text_of(share, "payload_sha256");
     json_int_t node_id = json_integer_value(json_object_get(share, "node_id"));
     size_t size = 0;
-    if (node_id < 1 || node_id > NODE_ID_MAX || !identifier_valid(deployment) || !int_parse(text_of(share, "nonce"), 1, INT64_MAX, &envelope->nonce))
+    if (node_id < 1 || node_id > NODE_ID_MAX || !identifier_valid(deployment) ||
+        !int_parse(text_of(share, "nonce"), 1, INT64_MAX, &envelope->nonce))
         return false;
     if (sodium_hex2bin(digest, SHA256_BYTES, hex, strlen(hex), NULL, &size, NULL) != 0 || size != SHA256_BYTES)
         return false;
