@@ -345,13 +345,33 @@ BEGIN
     SELECT h.seq, h.hash INTO seq, hash FROM quorate_store.history h ORDER BY h.seq DESC LIMIT 1;
     v_signed := COALESCE((SELECT max(c.seq) FROM quorate_store.checkpoint c WHERE c.key = p_key), 0);
     now_us := quorate_store.us(clock_timestamp());
-    SELECT chain.seq - v_signed, now_us - quorate_store.us(h.at) INTO unsigned, unsigned_us
+    -- (abs: a clock that was set back must not put the next signature off.)
+    SELECT chain.seq - v_signed, abs(now_us - quorate_store.us(h.at)) INTO unsigned, unsigned_us
       FROM quorate_store.history h WHERE h.seq > v_signed AND h.kind <> 'checkpoint' ORDER BY h.seq LIMIT 1;
 END $$;
 COMMENT ON FUNCTION quorate_worker.chain(int, text) IS
 'Puts up to p_max of what has happened into the chain, and, where there is room, of what was there before the history began. One at a time: who comes second
 does nothing (seq is NULL then). Result: how many entries were added, whether more wait, the head of the chain, the database''s clock; and how many entries the key
 p_key has not signed, and for how many microseconds the first of them has been waiting (NULL: none, or only records of checkpoints).';
+
+CREATE OR REPLACE FUNCTION quorate_worker.links(p_after bigint, p_upto bigint) RETURNS bytea
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+BEGIN
+    RETURN (SELECT string_agg(quorate_store.entry_digest(h.seq, h.kind, h.key, h.at, h.digest, h.parts), ''::bytea ORDER BY h.seq)
+              FROM quorate_store.history h WHERE h.seq > p_after AND h.seq <= p_upto);
+END $$;
+COMMENT ON FUNCTION quorate_worker.links(bigint, bigint) IS
+'What each entry after p_after up to p_upto adds to the chain, 32 bytes each: whoever signs the head makes sure that it follows from what was signed before.';
+
+CREATE OR REPLACE FUNCTION quorate_worker.signed(p_key text, OUT seq bigint, OUT at_us bigint, OUT hash bytea, OUT signature bytea)
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+#variable_conflict use_column
+BEGIN
+    SELECT c.seq, quorate_store.us(c.at), c.hash, c.signature INTO seq, at_us, hash, signature
+      FROM quorate_store.checkpoint c WHERE c.key = p_key ORDER BY c.seq DESC LIMIT 1;
+END $$;
+COMMENT ON FUNCTION quorate_worker.signed(text) IS
+'The newest checkpoint of this key: where a coordinator that has just started goes on signing. NULLs when there is none.';
 
 CREATE OR REPLACE FUNCTION quorate_worker.checkpoint(p_seq bigint, p_hash bytea, p_at_us bigint, p_key text, p_signature bytea) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

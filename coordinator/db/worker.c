@@ -102,6 +102,19 @@ bool worker_send_chain(struct db_session *session, int32_t max, const char *key)
     return db_session_send(session, "SELECT * FROM quorate_worker.chain($1, $2)", &params);
 }
 
+bool worker_send_links(struct db_session *session, int64_t after, int64_t upto) {
+    struct db_params params = {0};
+    db_param_int8(&params, after);
+    db_param_int8(&params, upto);
+    return db_session_send(session, "SELECT quorate_worker.links($1, $2)", &params);
+}
+
+bool worker_send_signed(struct db_session *session, const char *key) {
+    struct db_params params = {0};
+    db_param_text(&params, key);
+    return db_session_send(session, "SELECT * FROM quorate_worker.signed($1)", &params);
+}
+
 bool worker_send_checkpoint(struct db_session *session, const struct checkpoint *checkpoint) {
     struct db_params params = {0};
     char key[PUBLIC_KEY_TEXT + 1];

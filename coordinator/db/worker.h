@@ -102,6 +102,8 @@ bool worker_send_release(struct db_session *session, struct worker_scratch *scra
 bool worker_send_settle(struct db_session *session, struct worker_scratch *scratch, int32_t instance, bool notify,
                         const int64_t *round_nos, size_t count) MUST_CHECK;
 bool worker_send_chain(struct db_session *session, int32_t max, const char *key) MUST_CHECK; /* key: NULL for none */
+bool worker_send_links(struct db_session *session, int64_t after, int64_t upto) MUST_CHECK;
+bool worker_send_signed(struct db_session *session, const char *key) MUST_CHECK;
 bool worker_send_checkpoint(struct db_session *session, const struct checkpoint *checkpoint) MUST_CHECK;
 
 struct joined_row {
@@ -138,6 +140,11 @@ struct chain_row {
     unsigned char hash[SHA256_BYTES];
     int64_t now_us;
     int64_t unsigned_entries, unsigned_us; /* 0: all of it is signed; how long the first of them has been waiting */
+};
+
+struct links_row {
+    const unsigned char *links; /* SHA256_BYTES each */
+    int count;
 };
 
 struct node_version_row {
@@ -201,6 +208,9 @@ bool worker_tick(const PGresult *result, struct tick_row *out) MUST_CHECK;
 bool worker_held(const PGresult *result) MUST_CHECK; /* of hold: whether the lock is this session's now */
 bool worker_watched(const PGresult *result, struct watch_row *out) MUST_CHECK;
 bool worker_chained(const PGresult *result, struct chain_row *out) MUST_CHECK;
+bool worker_links(const PGresult *result, struct links_row *out) MUST_CHECK;
+/* Without deployment and key, and not verified; seq 0: there is none. */
+bool worker_signed(const PGresult *result, struct checkpoint *out) MUST_CHECK;
 bool worker_released(const PGresult *result, int row, struct round_row *out) MUST_CHECK;
 bool worker_is_joined(const PGresult *result) MUST_CHECK; /* false, too, for no result */
 bool worker_durability(const PGresult *result, int row, struct durability_row *out) MUST_CHECK;

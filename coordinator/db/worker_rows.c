@@ -173,6 +173,32 @@ bool worker_chained(const PGresult *result, struct chain_row *out) {
     return true;
 }
 
+bool worker_links(const PGresult *result, struct links_row *out) {
+    if (!is_one_row(result, "x") || PQgetlength(result, 0, 0) % SHA256_BYTES != 0) {
+        return false;
+    }
+    *out = (struct links_row){.links = (const unsigned char *)PQgetvalue(result, 0, 0),
+                              .count = PQgetlength(result, 0, 0) / SHA256_BYTES};
+    return true;
+}
+
+bool worker_signed(const PGresult *result, struct checkpoint *out) {
+    if (!is_one_row(result, "88xx")) {
+        return false;
+    }
+    *out = (struct checkpoint){.seq = get_int8(result, 0, 0), .at_us = get_int8(result, 0, 1)};
+    if (PQgetisnull(result, 0, 0)) {
+        return true;
+    }
+    if (out->seq < 1 || PQgetlength(result, 0, 2) != SHA256_BYTES || PQgetlength(result, 0, 3) != SIGNATURE_BYTES) {
+        return false;
+    }
+    memcpy(out->hash, PQgetvalue(result, 0, 2), SHA256_BYTES);
+    memcpy(out->signature.bytes, PQgetvalue(result, 0, 3), SIGNATURE_BYTES);
+    out->signature.size = SIGNATURE_BYTES;
+    return true;
+}
+
 bool worker_released(const PGresult *result, int row, struct round_row *out) {
     if (!is_row(result, row, "8t")) {
         return false;

@@ -170,6 +170,45 @@ static void counts_are_not_negative(void **state) {
     PQclear(result);
 }
 
+static bool signed_is_read(const struct field *fields, struct checkpoint *row) {
+    PGresult *result = one_row(fields, 4);
+    bool good = worker_signed(result, row);
+    PQclear(result);
+    return good;
+}
+
+static void what_was_signed_has_its_size(void **state) {
+    (void)state;
+    static const char BYTES[65] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    struct field good[] = {INT8("\7"), INT8("\1"), A_SHA256, {BYTES, 64}},
+                 none[] = {NOTHING, NOTHING, NOTHING, NOTHING};
+    struct checkpoint row;
+    assert_true(signed_is_read(good, &row) && row.seq == 7 && row.signature.size == 64);
+    assert_true(signed_is_read(none, &row) && row.seq == 0);
+    good[0] = (struct field)INT8("\0");
+    assert_false(signed_is_read(good, &row));
+    good[0] = (struct field)INT8("\7");
+    good[2].size = 31;
+    assert_false(signed_is_read(good, &row));
+    good[2].size = 32;
+    good[3].size = 63;
+    assert_false(signed_is_read(good, &row));
+}
+
+static void links_are_whole(void **state) {
+    (void)state;
+    static const char BYTES[65] = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    static const struct { int size, count; } cases[] = {{64, 2}, {32, 1}, {0, 0}, {-1, 0}, {31, -1}, {33, -1}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct field field = {cases[i].size < 0 ? NULL : BYTES, cases[i].size};
+        struct links_row row = {.count = -1};
+        PGresult *result = one_row(&field, 1);
+        assert_int_equal(worker_links(result, &row), cases[i].count >= 0);
+        assert_int_equal(row.count, cases[i].count);
+        PQclear(result);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_honest_row_is_read),
@@ -177,6 +216,8 @@ int main(void) {
         cmocka_unit_test(what_is_wrong_in_a_row_of_work_is_seen),
         cmocka_unit_test(a_deployment_id_is_an_identifier),
         cmocka_unit_test(counts_are_not_negative),
+        cmocka_unit_test(what_was_signed_has_its_size),
+        cmocka_unit_test(links_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
