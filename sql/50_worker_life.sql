@@ -4,6 +4,9 @@ CREATE OR REPLACE FUNCTION quorate_worker.join_deployment(
     p_instance_id uuid, p_name text, p_lease interval, OUT instance_no int, OUT deployment_id text, OUT schema_version int)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
+    IF p_lease > interval '1 day' THEN
+        PERFORM quorate_store.invalid(format('lease %s is out of range', p_lease), 'Use more than 0 and at most a day.');
+    END IF;
     INSERT INTO quorate_store.coordinator AS c (instance_id, name, lease) VALUES (p_instance_id, p_name, p_lease)
     ON CONFLICT (instance_id) DO UPDATE SET heartbeat_at = clock_timestamp()
     RETURNING c.instance_no INTO instance_no;
@@ -11,7 +14,7 @@ BEGIN
     SELECT max(m.number) INTO schema_version FROM quorate_store.migration m;
 END $$;
 COMMENT ON FUNCTION quorate_worker.join_deployment(uuid, text, interval) IS
-'Registers one start of a coordinator; idempotent by p_instance_id. p_lease: how long it may be silent before others fence it.
+'Registers one start of a coordinator; idempotent by p_instance_id. p_lease: how long it may be silent before others fence it, at most a day.
 Result: its number (the fencing token), the deployment''s id and the schema''s version.';
 
 CREATE OR REPLACE FUNCTION quorate_worker.is_joined(p_instance int, p_instance_id uuid) RETURNS boolean

@@ -73,7 +73,8 @@ BEGIN
     -- Fencing: only whom the attempt belongs to writes its outcome, and only once; the round's owner says in_doubt for a predecessor.
     UPDATE quorate_store.attempt a
        SET outcome = u.outcome::quorate_store.outcome, finished_at = p_now, http_status = u.status,
-           retry_at = p_now + u.retry_us * interval '1 microsecond'
+           -- (At most 100 years: the history counts times in microseconds, and some that a timestamp holds are too many for it.)
+           retry_at = p_now + CASE WHEN u.retry_us > 3155760000000000 THEN 3155760000000000 ELSE u.retry_us END * interval '1 microsecond'
       FROM (SELECT p_round_nos[i] AS round_no, p_node_ids[i] AS node_id, p_routes[i] AS route, p_attempts[i] AS attempt,
                    p_outcomes[i] AS outcome, p_statuses[i] AS status, p_retry_us[i] AS retry_us FROM unnest(p_which) AS i) u
       JOIN quorate_store.round r ON r.round_no = u.round_no
@@ -101,7 +102,9 @@ BEGIN
                        ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
     v_now := clock_timestamp(); -- after the locks: on time or late is decided by this one reading
     INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt)
-    SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt, v_now,
+    SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt,
+           -- The history tells by it whether the record of the settling has this ack, whatever became of the clock meanwhile.
+           CASE WHEN r.settled_at IS NULL THEN v_now ELSE greatest(v_now, r.settled_at + interval '1 microsecond') END,
            NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.status, u.receipt
       FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_statuses, p_receipts)
            AS u (round_no, node_id, route, attempt, status, receipt)
@@ -124,7 +127,7 @@ BEGIN
     END IF;
     FOR v_round IN
         WITH counted AS MATERIALIZED (
-            SELECT r.round_no, r.state, r.owner, r.settled_at IS NOT NULL AS settled, k.nodes,
+            SELECT r.round_no, r.state, r.owner, r.settled_at IS NOT NULL AS settled, k.nodes, k.last,
                    CASE WHEN r.state <> 'open' THEN r.state
                         WHEN v_now > r.deadline_at THEN 'stalled'
                         WHEN cardinality(k.nodes) >= r.quorum THEN 'complete'
@@ -135,7 +138,7 @@ BEGIN
                    AND (k.firsts = cardinality(r.claimed_nodes) OR NOT quorate_store.under_way(r.round_no)) AS done
               FROM unnest(v_locked) AS u (round_no)
               JOIN quorate_store.round r ON r.round_no = u.round_no
-             CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) FILTER (WHERE NOT a.late) AS nodes, count(*) AS acks,
+             CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) FILTER (WHERE NOT a.late) AS nodes, count(*) AS acks, max(a.acked_at) AS last,
                                        count(*) FILTER (WHERE a.node_id = ANY (r.claimed_nodes) AND a.route = 'primary' AND a.attempt = 1) AS firsts
                                    FROM quorate_store.ack a WHERE a.round_no = r.round_no) k),
         erased AS (DELETE FROM quorate_store.envelope e USING counted c WHERE c.done AND e.round_no = c.round_no),
@@ -145,7 +148,7 @@ BEGIN
                    closed_at = COALESCE(r.closed_at, v_now),
                    close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
                    quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
-                   settled_at = CASE WHEN c.done THEN v_now END,
+                   settled_at = CASE WHEN c.done THEN greatest(v_now, c.last) END,
                    news = r.news OR r.owner <> p_instance -- a fenced peer's receipt: the owner is to hear of it
               FROM counted c
              WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
@@ -245,7 +248,8 @@ BEGIN
            AND (SELECT count(*) FROM quorate_store.attempt_state a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
            AND (SELECT count(*) FROM quorate_store.delivery_state s WHERE s.round_no = r.round_no AND s.state = 'pending') = 0);
     DELETE FROM quorate_store.envelope e WHERE e.round_no = ANY (v_done);
-    UPDATE quorate_store.round r SET settled_at = v_now WHERE r.round_no = ANY (v_done);
+    UPDATE quorate_store.round r SET settled_at = greatest(v_now, (SELECT max(k.acked_at) FROM quorate_store.ack k WHERE k.round_no = r.round_no))
+     WHERE r.round_no = ANY (v_done);
     IF p_notify AND v_stalled IS NOT NULL THEN
         PERFORM pg_notify('quorate_round', l.round_id || ' stalled') FROM quorate_store.ledger l WHERE l.round_no = ANY (v_stalled);
     END IF;

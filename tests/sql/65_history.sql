@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(36);
+SELECT plan(51);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.join_as('one') AS me \gset
@@ -84,6 +84,44 @@ SET LOCAL bytea_output = 'escape'; SET LOCAL extra_float_digits = -10; SET LOCAL
 SELECT is_empty('SELECT record FROM quorate.history_entries(0, 1000) EXCEPT SELECT record FROM before', 'no setting changes a record');
 RESET timezone;
 
+-- A clock that is set back neither hides an ack from the history nor puts one into the wrong record.
+
+CREATE FUNCTION pg_temp.problems() RETURNS SETOF text LANGUAGE sql AS $$
+    SELECT format('%s %s: %s', kind, key, verdict) FROM quorate.history_entries(0, 1000)
+     WHERE verdict NOT IN ('row', 'kept', 'gone') OR record IS NOT NULL AND digest <> sha256(convert_to(record, 'UTF8'))
+    UNION ALL SELECT format('%s %s: %s', source, key, problem) FROM quorate.history_gaps(0, 1000) WHERE source IS NOT NULL $$;
+CREATE FUNCTION pg_temp.acks_of(p_round_id text, p_kind text) RETURNS text LANGUAGE sql AS $$
+    SELECT (SELECT string_agg(a ->> 'node_id', ',') FROM json_array_elements(e.record::json -> 'acks') a) FROM quorate.history_entries(0, 1000) e
+     WHERE e.key = pg_temp.no(p_round_id) AND e.kind = p_kind ORDER BY e.seq DESC LIMIT 1 $$;
+SELECT pg_temp.submit('back', 1, '{1,2}') \gset
+SELECT pg_temp.claim_all(:me) \gset
+INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt)
+VALUES (pg_temp.no('back'), 1, 'primary', 1, clock_timestamp() + interval '10 min', false, pg_temp.receipt(1)); -- before the clock was set back
+SELECT is(pg_temp.record(:me, 'back', 2, 'ack'), 'complete settled', 'settled by a clock that was set back after an ack');
+SELECT pg_temp.chain() \g /dev/null
+SELECT is(pg_temp.acks_of('back', 'settled'), '1,2', 'the record of the settling has that ack');
+SELECT pg_temp.submit('stopped', 1, '{1,2}', p_after => 'stop') \gset
+SELECT pg_temp.claim_all(:me) \gset
+INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt)
+VALUES (pg_temp.no('stopped'), 1, 'primary', 1, clock_timestamp() + interval '10 min', false, pg_temp.receipt(1));
+SELECT is(pg_temp.record(:me, 'stopped', 2, 'timeout'), 'complete', 'not settled by who records');
+SELECT is(pg_temp.settle(:me, 'stopped'), 'complete settled', 'but by who settles');
+SELECT is(pg_temp.record(:me, 'stopped', 2, 'ack'), 'complete settled', 'and then a receipt comes before the time of the settling');
+SELECT pg_temp.chain() \g /dev/null
+SELECT is(pg_temp.acks_of('stopped', 'settled') || ' ' || pg_temp.acks_of('stopped', 'acked'), '1 2', 'each ack is in one record');
+SELECT is_empty('SELECT pg_temp.problems()', 'and all of it fits');
+
+-- No time that a coordinator can write is too large for a record: one record that cannot be made would hold all others up for ever.
+
+SELECT throws_ok($$ SELECT quorate_worker.join_deployment(gen_random_uuid(), 'a', '178000000 years') $$, 'QR007', NULL, 'no lease of ages');
+SELECT pg_temp.submit('patient', 1, '{1}') \gset
+SELECT pg_temp.claim_all(:me) \gset
+SELECT is(pg_temp.record(:me, 'patient', 1, 'http_error', p_retry_us => 9222000000000000000), 'open', 'a wait of ages');
+SELECT quorate.cancel_round('patient', 'why') \g /dev/null
+SELECT is(pg_temp.settle(:me, 'patient'), 'cancelled settled', 'ends with its round');
+SELECT is(pg_temp.chain(), '1', 'and is chained');
+SELECT is_empty('SELECT pg_temp.problems()', 'and fits');
+
 -- Nobody changes it by the rules.
 
 SELECT throws_ok('UPDATE quorate_store.history SET at = now()', '23000', NULL, 'no entry is changed');
@@ -104,6 +142,9 @@ SELECT is(quorate_worker.checkpoint(:seq + 1, :'hash', :now_us, pg_temp.key(), s
 SELECT is(quorate_worker.checkpoint(:seq, sha256('other'), :now_us, pg_temp.key(), sha512('x')), false, 'or has another hash');
 SELECT is(quorate_worker.checkpoint(:seq, :'hash', :now_us, pg_temp.key(), sha512('x')), true, 'one of the head');
 SELECT is(quorate_worker.checkpoint(:seq, :'hash', :now_us, pg_temp.key(), sha512('x')), false, 'once for a key');
+SELECT is((SELECT s.seq FROM quorate_worker.signed(pg_temp.key()) s), :seq::bigint, 'from where its key goes on signing');
+SELECT is((SELECT s.seq FROM quorate_worker.signed(pg_temp.other_key()) s), NULL::bigint, 'another key begins');
+SELECT is(quorate_worker.links(:seq - 2, :seq), (SELECT string_agg(l.link, '' ORDER BY place) FROM quorate.history_links(:seq - 2, :seq) WITH ORDINALITY l (link, place)), 'and what leads there');
 SELECT is((SELECT c.unsigned FROM quorate_worker.chain(1000, pg_temp.key()) c), NULL::bigint, 'a record of a checkpoint alone asks for no other one');
 SELECT throws_ok('DELETE FROM quorate_store.checkpoint', '23000', NULL, 'checkpoints stay');
 
