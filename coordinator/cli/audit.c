@@ -65,7 +65,8 @@ static const struct command_syntax verify_syntax = {
     .notes =
         "Exits with 1 and names the first row that does not fit its record, its receipt or the chain. Without a "
         "checkpoint kept elsewhere, rows that were cut off at the end are not missed; without --audit-key, "
-        "whoever rewrote everything may have signed it with a key of their own.",
+        "whoever rewrote everything may have signed it with a key of their own. With it, entries that none of "
+        "the keys has signed for 10 minutes do not fit.",
 };
 static const struct command_syntax export_syntax = {
     .name = "quorate audit export",
@@ -88,9 +89,10 @@ static void print_tally(const struct audit *audit, const struct audit_tally *tal
         public_key_format(&keys->seen, key);
     if (audit->common.json) {
         json_t *result =
-            json_pack("{sI sI sI sI sI ss}", "entries", (json_int_t)tally->entries, "receipts",
+            json_pack("{sI sI sI sI sI sI ss}", "entries", (json_int_t)tally->entries, "receipts",
                       (json_int_t)tally->receipts, "not_verifiable_by_third_parties", (json_int_t)tally->symmetric,
-                      "checkpoints", (json_int_t)tally->checkpoints, "due", (json_int_t)due, "audit_key", key);
+                      "checkpoints", (json_int_t)tally->checkpoints, "unsigned", (json_int_t)tally->unsigned_entries,
+                      "due", (json_int_t)due, "audit_key", key);
         output_json(result);
         json_decref(result);
         return;
@@ -103,6 +105,8 @@ static void print_tally(const struct audit *audit, const struct audit_tally *tal
         printf("%zu checkpoints verify, the last one signed by %s\n", tally->checkpoints, key);
     else
         puts("there is no checkpoint: nothing shows that it was not all rewritten");
+    if (tally->checkpoints > 0 && tally->unsigned_entries > 0)
+        printf("%zu entries after the last checkpoint are not signed yet\n", tally->unsigned_entries);
     if (due > 0)
         printf("%" PRId64 " events are not in the chain yet\n", due);
 }

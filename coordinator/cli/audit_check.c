@@ -97,16 +97,25 @@ static bool has_acked(const json_t *acks, json_int_t node_id, json_int_t deadlin
     return false;
 }
 
+static bool holds(const json_t *numbers, json_int_t number) {
+    for (size_t i = 0; i < json_array_size(numbers); i++)
+        if (json_integer_value(json_array_get(numbers, i)) == number)
+            return true;
+    return false;
+}
+
 static bool check_quorum(const struct envelope_key *of, const json_t *json, struct error *err) {
     const json_t *round = json_object_get(json, "round"), *nodes = json_object_get(round, "quorum_nodes");
-    json_int_t deadline = json_integer_value(json_object_get(round, "deadline_at")), before = 0;
-    json_int_t quorum = json_integer_value(json_object_get(round, "quorum"));
+    json_int_t deadline = json_integer_value(json_object_get(round, "deadline_at"));
+    json_int_t quorum = json_integer_value(json_object_get(round, "quorum")), last = 0;
     bool good = strcmp(text_of(round, "state"), "complete") != 0 ||
-                (quorum >= 1 && quorum <= (json_int_t)json_array_size(nodes));
+                (quorum > 0 && quorum <= (json_int_t)json_array_size(nodes));
     for (size_t i = 0; good && i < json_array_size(nodes); i++) {
         json_int_t node_id = json_integer_value(json_array_get(nodes, i));
-        good = node_id > before && has_acked(json_object_get(json, "acks"), node_id, deadline); /* none twice */
-        before = node_id;
+        good = node_id > last /* ascending: none counts twice */ &&
+               holds(json_object_get(round, "node_ids"), node_id) &&
+               has_acked(json_object_get(json, "acks"), node_id, deadline);
+        last = node_id;
     }
     return good ||
            error_set(err, EXIT_UNEXPECTED,

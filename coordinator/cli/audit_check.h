@@ -16,6 +16,7 @@
 /* What was seen on the way. */
 struct audit_tally {
     size_t entries, receipts, symmetric, checkpoints;
+    size_t unsigned_entries; /* of a database: after its last checkpoint */
 };
 
 /* Keys by which checkpoints may be signed; none given: any, and `seen` says by which. */

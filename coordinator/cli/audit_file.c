@@ -75,6 +75,57 @@ static bool check_piece(const json_t *file, const json_t *piece, struct audit_ke
                      checkpoint.seq);
 }
 
+/* The next entry of the file, or NULL; *piece and *step begin with 0. */
+static const json_t *next_entry(const json_t *pieces, size_t *piece, size_t *step) {
+    for (; *piece < json_array_size(pieces); ++*piece, *step = 0) {
+        const json_t *steps = json_object_get(json_array_get(pieces, *piece), "steps");
+        while (*step < json_array_size(steps)) {
+            const json_t *entry = json_array_get(steps, (*step)++);
+            if (json_is_object(entry))
+                return entry;
+        }
+    }
+    return NULL;
+}
+
+/* The record of the pruning, which says what the others were. */
+static json_t *pruned_record(const json_t *pieces) {
+    size_t piece = 0, step = 0;
+    for (const json_t *entry; (entry = next_entry(pieces, &piece, &step));) {
+        const char *kind = json_string_value(json_object_get(entry, "kind"));
+        const char *record = json_string_value(json_object_get(entry, "record"));
+        json_t *json = record && kind && strcmp(kind, "pruned") == 0 ? json_loads(record, 0, NULL) : NULL;
+        if (json && json_equal(json_object_get(json, "round_no"), json_object_get(entry, "key")))
+            return json;
+        json_decref(json);
+    }
+    return NULL;
+}
+
+/* All entries are of one round. One without a record says nothing by itself: the pruning's says that it was this
+ * round's, and with what digest. */
+static bool check_gone(const json_t *pieces, struct error *err) {
+    size_t piece = 0, step = 0;
+    json_t *pruned = pruned_record(pieces);
+    const json_t *key = NULL;
+    bool same = true, told = true;
+    for (const json_t *entry; (entry = next_entry(pieces, &piece, &step));) {
+        const char *kind = json_string_value(json_object_get(entry, "kind"));
+        key = key ? key : json_object_get(entry, "key");
+        same = same && json_equal(key, json_object_get(entry, "key"));
+        if (!json_is_null(json_object_get(entry, "record")))
+            continue;
+        told =
+            told && pruned && json_equal(json_object_get(pruned, "round_no"), key) &&
+            (strcmp(kind, "ended") == 0 || json_equal(json_object_get(pruned, kind), json_object_get(entry, "digest")));
+    }
+    json_decref(pruned);
+    if (!same)
+        return bad(err, "its entries are of more than one round");
+    return told ||
+           bad(err, "a record is not there, and no entry says that the round was pruned and what the record was");
+}
+
 static bool check(const json_t *file, const char *text, size_t size, struct audit_keys *keys, struct audit_tally *tally,
                   struct error *err) {
     const json_t *pieces = json_object_get(file, "pieces");
@@ -92,7 +143,7 @@ static bool check(const json_t *file, const char *text, size_t size, struct audi
     for (size_t i = 0; i < json_array_size(pieces); i++)
         if (!check_piece(file, json_array_get(pieces, i), keys, tally, err))
             return false;
-    return tally->entries > 0 || bad(err, "it has no entry");
+    return (tally->entries > 0 || bad(err, "it has no entry")) && check_gone(pieces, err);
 }
 
 static char *read_all(const char *path, size_t *size, struct error *err) {

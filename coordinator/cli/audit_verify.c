@@ -15,6 +15,8 @@
 #include "db/audit.h"
 
 enum { SLICE = 500, ROUNDS = 5000, KEPT_MAX = 10000 };
+/* Coordinators sign within a minute. */
+static const int64_t UNSIGNED_MAX_US = INT64_C(600000000);
 
 struct walk {
     struct db_client *client;
@@ -26,6 +28,8 @@ struct walk {
     unsigned char hash[SHA256_BYTES];
     struct checkpoint *kept; /* not met yet, ascending by seq */
     size_t kept_count;
+    int64_t signed_upto,
+        unsigned_since_us; /* by checkpoints of the database; when the first entry after them was made */
 };
 
 static void progress(const char *what, int64_t done, int64_t all) {
@@ -78,8 +82,8 @@ static bool misfit(struct walk *walk, const struct history_entry *entry, const j
 static bool check_row(struct walk *walk, const struct history_entry *entry, const json_t *row) {
     const char *verdict = text_of(row, "verdict"), *record = json_string_value(json_object_get(row, "record"));
     unsigned char digest[SHA256_BYTES];
-    if (strcmp(verdict, "gone") == 0 && (!record || strcmp(entry->kind, "acked") == 0))
-        return true;
+    if (strcmp(verdict, "gone") == 0 && !record && strcmp(entry->kind, "acked") != 0)
+        return true; /* (of an ack the record is kept) */
     if (strcmp(verdict, "missing") == 0 || !record)
         return misfit(walk, entry, row, "the row is not there, and no rule let it go");
     if (strcmp(verdict, "changed") == 0)
@@ -161,13 +165,28 @@ static bool check_checkpoints(struct walk *walk, const json_t *slice, const json
                              ": it says another hash of entry %" PRId64 " than the history does",
                              json_integer_value(json_object_get(row, "checkpoint_no")), seq);
         walk->tally->checkpoints++;
+        walk->signed_upto = seq;
     }
     return true;
 }
 
+/* How many entries wait for a signature. A record of a checkpoint does not ask for one. */
+static void note_unsigned(struct walk *walk, int64_t signed_before, const json_t *slice) {
+    if (walk->signed_upto > signed_before)
+        walk->tally->unsigned_entries = 0;
+    for (size_t i = 0; i < json_array_size(slice); i++) {
+        const json_t *row = json_array_get(slice, i);
+        if (json_integer_value(json_object_get(row, "seq")) <= walk->signed_upto ||
+            strcmp(text_of(row, "kind"), "checkpoint") == 0)
+            continue;
+        if (walk->tally->unsigned_entries++ == 0)
+            walk->unsigned_since_us = json_integer_value(json_object_get(row, "at_us"));
+    }
+}
+
 static bool walk_entries(struct walk *walk) {
     for (;;) {
-        int64_t from = walk->seq;
+        int64_t from = walk->seq, signed_before = walk->signed_upto;
         json_t *slice = db_audit_entries(walk->client, from, SLICE, walk->err);
         bool good = slice != NULL;
         size_t count = json_array_size(slice);
@@ -176,6 +195,7 @@ static bool walk_entries(struct walk *walk) {
         json_t *checkpoints =
             good ? db_audit_checkpoints(walk->client, from > 0 ? from : INT64_MIN, walk->seq, walk->err) : NULL;
         good = checkpoints && check_checkpoints(walk, slice, checkpoints);
+        note_unsigned(walk, signed_before, slice);
         json_decref(checkpoints);
         json_decref(slice);
         if (!good)
@@ -192,6 +212,24 @@ static bool all_met(const struct walk *walk) {
                      "quorate_store.history, seq %" PRId64 ": the checkpoint that was kept signs %" PRId64
                      " entries, and there are %" PRId64 ": the newest were cut off",
                      walk->seq + 1, walk->kept[walk->kept_count - 1].seq, walk->seq);
+}
+
+/* Whoever gives keys wants the history signed by them: without that anyone who may write it could have made it anew. */
+static bool all_signed(const struct walk *walk, int64_t now_us) {
+    int64_t waits_us = now_us - walk->unsigned_since_us;
+    if (walk->keys->count == 0)
+        return true;
+    if (walk->tally->checkpoints == 0)
+        return error_set(walk->err, EXIT_UNEXPECTED,
+                         "quorate_store.checkpoint: there is none, so none of the keys given has signed this history");
+    if (walk->tally->unsigned_entries > 0 && (waits_us > UNSIGNED_MAX_US || waits_us < -UNSIGNED_MAX_US))
+        return error_set(walk->err, EXIT_UNEXPECTED,
+                         "quorate_store.history, seq %" PRId64
+                         ": the last %zu entries are signed by none of the keys "
+                         "given, the first of them for more than 10 min: no coordinator with such a key runs, or it "
+                         "refuses to sign what was rewritten",
+                         walk->signed_upto + 1, walk->tally->unsigned_entries);
+    return true;
 }
 
 static bool walk_gaps(struct walk *walk) {
@@ -264,7 +302,7 @@ bool audit_database(const char *conninfo, const char *kept_path, struct audit_ke
         walk.client && begin(&walk, kept_path, kept) && walk_entries(&walk) && all_met(&walk) && walk_gaps(&walk);
     json_t *status = good ? db_audit_status(walk.client, err) : NULL;
     *due = json_integer_value(json_object_get(status, "due"));
-    good = status != NULL;
+    good = status && all_signed(&walk, json_integer_value(json_object_get(status, "now_us")));
     json_decref(status);
     db_client_close(walk.client);
     free(kept);

@@ -7,10 +7,12 @@
 #include "db/sql_files.h"
 
 json_t *db_audit_status(struct db_client *client, struct error *err) {
-    return db_client_json(client,
-                          "SELECT json_build_object('deployment_id', deployment_id, 'entries', entries, 'due', due, "
-                          "'importing', importing) FROM quorate.history_status()",
-                          NULL, NULL, err);
+    return db_client_json(
+        client,
+        "SELECT json_build_object('deployment_id', deployment_id, 'entries', entries, 'due', due, "
+        "'importing', importing, 'now_us', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) "
+        "FROM quorate.history_status()",
+        NULL, NULL, err);
 }
 
 static json_t *between(struct db_client *client, const char *sql, int64_t one, int64_t other, struct error *err) {

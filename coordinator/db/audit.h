@@ -12,7 +12,7 @@
 
 /* All of these return NULL on failure, with the exit code of the SQLSTATE; the caller owns what they give. */
 
-/* {deployment_id, entries, due, importing} */
+/* {deployment_id, entries, due, importing, now_us} */
 json_t *db_audit_status(struct db_client *client, struct error *err) MUST_CHECK;
 /* [{seq, at_us, kind, key, digest, hash, parts, record, row_parts, verdict}], ascending, at most `max`; as
  * quorate.history_entries. */

@@ -84,7 +84,8 @@ static bool fits(const struct secret_key *key, const char *first, const char *se
     int size =
         snprintf(record, sizeof record,
                  "{\"kind\":\"ended\",\"ledger\":{\"round_id\":\"r\",\"nonce\":\"7\",\"round_no\":5},\"acks\":[%s%s%s],"
-                 "\"round\":{\"state\":\"complete\",\"quorum\":%s,\"deadline_at\":2,\"quorum_nodes\":[%s%s%s]}}",
+                 "\"round\":{\"state\":\"complete\",\"quorum\":%s,\"deadline_at\":2,\"node_ids\":[1,2],\"quorum_"
+                 "nodes\":[%s%s%s]}}",
                  acks[0], comma, second[0] != 0 ? acks[1] : "", quorum, first, comma, second);
     assert_in_range(size, 1, sizeof record - 1);
     sha256(record, (size_t)size, entry.digest);
@@ -104,6 +105,40 @@ static void one_ack_makes_no_quorum_of_two(void **state) {
     assert_false(fits(key, "1", "2", "2")); /* node 2 has not signed */
     assert_false(fits(key, "1", "1", "0"));
     secret_key_free(key);
+}
+
+/* Whether a round is believed to be complete whose record has been changed from `what` to `other`. */
+static bool complete_with(const char *what, const char *other) {
+    size_t size, length;
+    char *text = vector(&size), changed[8192] = "";
+    json_t *file = json_loads(text, 0, NULL);
+    const json_t *step =
+        json_array_get(json_object_get(json_array_get(json_object_get(file, "pieces"), 0), "steps"), 0);
+    const char *record = json_string_value(json_object_get(step, "record")), *at = strstr(record, what);
+    struct history_entry entry;
+    struct audit_tally tally = {0};
+    struct error err = {0};
+    assert_non_null(at);
+    length = (size_t)(at - record);
+    snprintf(changed, sizeof changed, "%.*s%s%s", (int)length, record, other, at + strlen(what));
+    assert_true(audit_entry(step, &entry, &err));
+    sha256(changed, strlen(changed), entry.digest);
+    bool good = audit_record("demo", &entry, changed, &tally, &err);
+    assert_true(good || strstr(err.text, "has not the acks of its quorum") != NULL);
+    json_decref(file);
+    free(text);
+    return good;
+}
+
+static void a_quorum_is_of_different_nodes(void **state) {
+    (void)state;
+    assert_true(complete_with("\"quorum\" : 1", "\"quorum\" : 1"));
+    assert_false(complete_with("\"quorum\" : 1", "\"quorum\" : 2"));
+    assert_false(complete_with("\"quorum\" : 1", "\"quorum\" : 0"));
+    assert_false(complete_with("\"quorum_nodes\" : [1]", "\"quorum_nodes\" : [1, 1]"));
+    assert_false(complete_with("\"quorum_nodes\" : [1]", "\"quorum_nodes\" : [2]"));
+    assert_false(complete_with("\"node_ids\" : [1]", "\"node_ids\" : [2]"));
+    assert_false(complete_with("\"late\" : false", "\"late\" : true"));
 }
 
 static void a_checkpoint_is_one_line_and_back(void **state) {
@@ -135,6 +170,7 @@ int main(void) {
         cmocka_unit_test(the_vector_verifies),
         cmocka_unit_test(any_changed_byte_is_found),
         cmocka_unit_test(one_ack_makes_no_quorum_of_two),
+        cmocka_unit_test(a_quorum_is_of_different_nodes),
         cmocka_unit_test(a_checkpoint_is_one_line_and_back),
     };
     return wire_start(NULL) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
