@@ -1348,6 +1348,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_worker.leave(p_instance integer, p_notify boolean DEFAULT true)
 --   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_coordinator
 --
+-- quorate_worker.links(p_after bigint, p_upto bigint)
+--   returns bytea; stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off; granted to quorate_coordinator
+--
 -- quorate_worker.node_versions(p_versions integer[])
 --   returns TABLE(version integer, node_id smallint, url text, backup_url text, receipt_key text); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_coordinator
 --
@@ -1365,6 +1368,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --
 -- quorate_worker.settle(p_instance integer, p_notify boolean, p_round_nos bigint[])
 --   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--
+-- quorate_worker.signed(p_key text, OUT seq bigint, OUT at_us bigint, OUT hash bytea, OUT signature bytea)
+--   returns record; stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.tick(p_instance integer, p_notify boolean, p_max integer, p_count boolean, OUT alive boolean, OUT stalled integer, OUT dead_lettered integer, OUT fenced integer, OUT work boolean, OUT failed_rounds bigint[], OUT next_due_us bigint, OUT now_us bigint, OUT owned bigint)
 --   returns record; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off; granted to quorate_coordinator

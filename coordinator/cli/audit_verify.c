@@ -14,7 +14,7 @@
 
 #include "db/audit.h"
 
-enum { SLICE = 500, ROUNDS = 5000, KEPT_MAX = 10000 };
+enum { SLICE = 500, ROUNDS = 5000 };
 /* Coordinators sign within a minute. */
 static const int64_t UNSIGNED_MAX_US = INT64_C(600000000);
 
@@ -26,10 +26,10 @@ struct walk {
     char deployment[ROUND_ID_MAX + 1];
     int64_t seq, entries; /* walked so far, and to walk at first sight */
     unsigned char hash[SHA256_BYTES];
-    struct checkpoint *kept; /* not met yet, ascending by seq */
+    struct checkpoint *all_kept, *kept; /* of the file; those not met yet, ascending by seq */
     size_t kept_count;
-    int64_t signed_upto,
-        unsigned_since_us; /* by checkpoints of the database; when the first entry after them was made */
+    int64_t signed_upto;       /* by checkpoints of the database */
+    int64_t unsigned_since_us; /* when the first entry after them was made */
 };
 
 static void progress(const char *what, int64_t done, int64_t all) {
@@ -257,28 +257,38 @@ static int by_seq(const void *one, const void *other) {
     return a < b ? -1 : a > b;
 }
 
-static bool read_kept(struct walk *walk, const char *path, struct checkpoint *kept) {
+/* Room for one more: as much again whenever their number is a power of two. */
+static bool make_room(struct walk *walk) {
+    size_t count = walk->kept_count;
+    if ((count & (count - 1)) != 0)
+        return true;
+    struct checkpoint *more = reallocarray(walk->all_kept, count > 0 ? 2 * count : 1, sizeof *more);
+    walk->all_kept = more ? more : walk->all_kept;
+    return more || error_set(walk->err, EXIT_UNEXPECTED, "out of memory");
+}
+
+static bool read_kept(struct walk *walk, const char *path) {
     char line[CHECKPOINT_LINE_MAX + 3];
     FILE *in = fopen(path, "re");
     bool good =
         in || error_set(walk->err, EXIT_USAGE, "--checkpoint: \"%.300s\" cannot be opened: %s", path, strerror(errno));
     while (good && fgets(line, sizeof line, in)) {
         line[strcspn(line, "\r\n")] = 0;
-        good = (walk->kept_count < KEPT_MAX ||
-                error_set(walk->err, EXIT_USAGE, "--checkpoint: more than %d lines", KEPT_MAX)) &&
-               audit_checkpoint(walk->deployment, line, walk->keys, &kept[walk->kept_count], walk->err);
+        good = make_room(walk) &&
+               audit_checkpoint(walk->deployment, line, walk->keys, &walk->all_kept[walk->kept_count], walk->err);
         walk->kept_count += good;
     }
     good =
         good && (walk->kept_count > 0 || error_set(walk->err, EXIT_USAGE, "--checkpoint: \"%.300s\" holds none", path));
     if (in)
         fclose(in);
-    qsort(kept, walk->kept_count, sizeof *kept, by_seq);
-    walk->kept = kept;
+    if (walk->kept_count > 0)
+        qsort(walk->all_kept, walk->kept_count, sizeof *walk->all_kept, by_seq);
+    walk->kept = walk->all_kept;
     return good;
 }
 
-static bool begin(struct walk *walk, const char *kept_path, struct checkpoint *kept) {
+static bool begin(struct walk *walk, const char *kept_path) {
     json_t *status = db_audit_functions(walk->client, walk->err) ? db_audit_status(walk->client, walk->err) : NULL;
     const char *deployment = text_of(status, "deployment_id");
     bool good =
@@ -290,22 +300,20 @@ static bool begin(struct walk *walk, const char *kept_path, struct checkpoint *k
         history_start(walk->deployment, walk->hash);
     }
     json_decref(status);
-    return good && (!kept_path || read_kept(walk, kept_path, kept));
+    return good && (!kept_path || read_kept(walk, kept_path));
 }
 
 bool audit_database(const char *conninfo, const char *kept_path, struct audit_keys *keys, struct audit_tally *tally,
                     int64_t *due, struct error *err) {
     struct walk walk = {.keys = keys, .tally = tally, .err = err};
-    struct checkpoint *kept = calloc(KEPT_MAX, sizeof *kept);
-    walk.client = kept ? db_client_open(conninfo, err) : NULL;
-    bool good =
-        walk.client && begin(&walk, kept_path, kept) && walk_entries(&walk) && all_met(&walk) && walk_gaps(&walk);
+    walk.client = db_client_open(conninfo, err);
+    bool good = walk.client && begin(&walk, kept_path) && walk_entries(&walk) && all_met(&walk) && walk_gaps(&walk);
     json_t *status = good ? db_audit_status(walk.client, err) : NULL;
     *due = json_integer_value(json_object_get(status, "due"));
     good = status && all_signed(&walk, json_integer_value(json_object_get(status, "now_us")));
     json_decref(status);
     db_client_close(walk.client);
-    free(kept);
+    free(walk.all_kept);
     if (isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
     if (!good && err->code == EXIT_DONE)

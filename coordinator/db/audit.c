@@ -6,6 +6,18 @@
 
 #include "db/sql_files.h"
 
+/* In a transaction of its own, so that nobody can put functions and operators of theirs before the server's: whoever
+ * owns a database or a role can set its search_path. (Not for the session: a pooler gives it to others.) */
+static json_t *answer(struct db_client *client, const char *sql, const struct db_params *params, struct error *err) {
+    json_t *json = NULL;
+    if (db_client_script(client, "BEGIN READ ONLY; SET LOCAL search_path = pg_catalog, pg_temp", NULL, err))
+        json = db_client_json(client, sql, params, NULL, err);
+    if (json && db_client_script(client, "COMMIT", NULL, err))
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
 json_t *db_audit_status(struct db_client *client, struct error *err) {
     return db_client_json(
         client,
@@ -19,7 +31,7 @@ static json_t *between(struct db_client *client, const char *sql, int64_t one, i
     struct db_params params = {0};
     db_param_int8(&params, one);
     db_param_int8(&params, other);
-    return db_client_json(client, sql, &params, NULL, err);
+    return answer(client, sql, &params, err);
 }
 
 json_t *db_audit_entries(struct db_client *client, int64_t after, int64_t max, struct error *err) {
@@ -64,22 +76,24 @@ json_t *db_audit_links(struct db_client *client, int64_t after, int64_t upto, st
 json_t *db_audit_round(struct db_client *client, const char *round_id, struct error *err) {
     struct db_params params = {0};
     db_param_text(&params, round_id);
-    return db_client_json(client,
-                          "SELECT coalesce(json_agg(json_build_object('seq', seq, 'at_us', at_us, 'kind', kind, 'key', "
-                          "key, 'digest', encode(digest, 'hex'), 'parts', encode(parts, 'hex'), 'record', record, "
-                          "'before', encode(before, 'hex')) ORDER BY seq), '[]') FROM quorate.history_of($1)",
-                          &params, NULL, err);
+    return answer(client,
+                  "SELECT coalesce(json_agg(json_build_object('seq', seq, 'at_us', at_us, 'kind', kind, 'key', "
+                  "key, 'digest', encode(digest, 'hex'), 'parts', encode(parts, 'hex'), 'record', record, "
+                  "'before', encode(before, 'hex')) ORDER BY seq), '[]') FROM quorate.history_of($1)",
+                  &params, err);
 }
 
-/* One of the files has "FUNCTION <name>(...) ... AS $$<source>$$". */
+/* One of the files has "CREATE [OR REPLACE] FUNCTION <name>(...) ... AS $$<source>$$". */
 static bool is_ours(const char *name, const char *source) {
     char begins[256];
     size_t length = strlen(source);
     snprintf(begins, sizeof begins, "FUNCTION %s(", name);
     for (size_t i = 0; i < sql_file_count; i++) {
-        const char *at = (const char *)sql_files[i].bytes;
-        while ((at = strstr(at, begins)) != NULL && (at = strstr(at, "$$")) != NULL) {
-            if (strncmp(at + 2, source, length) == 0 && strncmp(at + 2 + length, "$$", 2) == 0) {
+        const char *text = (const char *)sql_files[i].bytes;
+        for (const char *at = text; (at = strstr(at, begins)) != NULL; at += strlen(begins)) {
+            bool made = at - text >= 8 && (strncmp(at - 8, "REPLACE ", 8) == 0 || strncmp(at - 7, "CREATE ", 7) == 0);
+            const char *body = made ? strstr(at, "$$") : NULL;
+            if (body && strncmp(body + 2, source, length) == 0 && strncmp(body + 2 + length, "$$", 2) == 0) {
                 return true;
             }
         }
@@ -87,18 +101,26 @@ static bool is_ours(const char *name, const char *source) {
     return false;
 }
 
+/* What a function calls is looked up in the server's own schema alone. Those of quorate_store may leave that to their
+ * callers. */
+static bool is_fixed(const char *name, const char *path) {
+    return path ? strcmp(path, "search_path=pg_catalog, pg_temp") == 0 : strncmp(name, "quorate_store.", 14) == 0;
+}
+
 bool db_audit_functions(struct db_client *client, struct error *err) {
-    json_t *functions = db_client_json(
+    json_t *functions = answer(
         client,
-        "SELECT coalesce(json_agg(json_build_object('name', n.nspname || '.' || p.proname, 'source', p.prosrc)), '[]') "
+        "SELECT coalesce(json_agg(json_build_object('name', n.nspname || '.' || p.proname, 'source', p.prosrc, 'path', "
+        "(SELECT c FROM unnest(p.proconfig) AS c WHERE c ~ '^search_path='))), '[]') "
         "FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace "
         "WHERE n.nspname IN ('quorate', 'quorate_store', 'quorate_worker')",
-        NULL, NULL, err);
+        NULL, err);
     bool good = functions != NULL;
     for (size_t i = 0; good && i < json_array_size(functions); i++) {
         const json_t *function = json_array_get(functions, i);
         const char *name = json_string_value(json_object_get(function, "name"));
-        good = is_ours(name, json_string_value(json_object_get(function, "source"))) ||
+        good = (is_ours(name, json_string_value(json_object_get(function, "source"))) &&
+                is_fixed(name, json_string_value(json_object_get(function, "path")))) ||
                error_set(err, EXIT_UNEXPECTED,
                          "the function %.200s is not this program's, so what it says proves nothing: verify with the "
                          "version that migrated the database, or find out who replaced it",

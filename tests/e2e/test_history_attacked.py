@@ -121,3 +121,41 @@ def test_a_file_without_records_shows_nothing(scene):
         entry["record"] = None
     borrowed["pieces"] += other["pieces"]
     assert offline(scene, borrowed).returncode == 1
+
+
+def test_checkpoints_of_years_are_kept_in_one_file(scene):
+    """Once a minute makes 10,000 in a week."""
+    some_rounds(scene, 1)
+    scene.end()
+    kept = scene.lab.folder / "kept"
+    kept.write_text(scene.lab.processes.command("audit", "checkpoint", conninfo=scene.db.conninfo).stdout * 10_500)
+    scene.fits("--checkpoint", str(kept))
+
+
+def test_nobody_comes_between_the_history_and_who_verifies_it(scene):
+    """Functions of the server stand behind an attacker's of the same name: in one that makes records, or in what verify itself asks."""
+    some_rounds(scene)
+    scene.end()
+    told = scene.fits()
+    hand = Tamperer(scene.db.conninfo)
+    number, seen = hand.all("SELECT round_no, payload_sha256 FROM quorate_store.delivery ORDER BY 1 LIMIT 1")[0]
+    head = hand.all("SELECT hash FROM quorate_store.history WHERE seq = 3")[0][0]
+    other = hashlib.sha256(b"other").digest()
+    hand.conn.execute("CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC")
+    hand.conn.execute("CREATE FUNCTION evil.encode(bytea, text) RETURNS text LANGUAGE sql AS $$ SELECT pg_catalog.encode(CASE $1 "
+                      f"WHEN '\\x{other.hex()}' THEN '\\x{seen.hex()}' WHEN '\\x{other[::-1].hex()}' THEN '\\x{head.hex()}' ELSE $1 END::bytea, $2) $$")
+    with hand.undone("delivery"):
+        hand.conn.execute("UPDATE quorate_store.delivery SET payload_sha256 = %s WHERE round_no = %s", [other, number])
+        assert "quorate_store.delivery" in scene.found()
+        hand.conn.execute("ALTER FUNCTION quorate.history_entries(bigint, int) SET search_path = evil, pg_catalog")
+        assert "quorate.history_entries is not this program's" in scene.found()
+    hand.conn.execute("ALTER FUNCTION quorate.history_entries(bigint, int) SET search_path = pg_catalog, pg_temp")
+    with hand.undone("history"):
+        hand.conn.execute("UPDATE quorate_store.history SET hash = %s WHERE seq = 3", [other[::-1]])
+        hand.conn.execute(f"ALTER DATABASE {scene.db.name} SET search_path = evil, pg_catalog")
+        assert "quorate_store.history, seq 3" in scene.found()
+    hand.conn.execute(f"ALTER DATABASE {scene.db.name} RESET search_path")
+    assert scene.fits() == told, "all was put back"
+    body = hand.all("SELECT prosrc FROM pg_proc WHERE oid = 'quorate_store.is_kept'::regproc")[0][0]  # it stands behind the name of this one in a file
+    hand.conn.execute(f"CREATE OR REPLACE FUNCTION quorate_store.is_of_round(p_kind quorate_store.history_kind) RETURNS boolean LANGUAGE sql IMMUTABLE AS $${body}$$")
+    assert "quorate_store.is_of_round is not this program's" in scene.found()
