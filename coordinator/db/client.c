@@ -179,6 +179,11 @@ int db_client_server_version(const struct db_client *client) {
     return PQserverVersion(client->conn);
 }
 
+const char *db_client_encoding(const struct db_client *client) {
+    const char *encoding = PQparameterStatus(client->conn, "server_encoding");
+    return encoding ? encoding : "";
+}
+
 bool db_client_in_transaction(const struct db_client *client) {
     return PQtransactionStatus(client->conn) == PQTRANS_INTRANS;
 }

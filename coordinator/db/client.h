@@ -48,6 +48,8 @@ bool db_client_is_direct(struct db_client *client, bool *direct, struct error *e
 
 /* 150020 for 15.20 */
 int db_client_server_version(const struct db_client *client);
+/* The database's own, such as "UTF8" */
+const char *db_client_encoding(const struct db_client *client);
 
 enum { DB_PARAMS_MAX = 16 };
 

@@ -266,6 +266,23 @@ static bool check_deployment_id(const struct migration_run *run, const struct pl
     return true;
 }
 
+/* The history is made of texts in UTF8: one byte that is none, written by any dealer, would hold it up for ever. */
+static bool check_encoding(const struct migration_run *run, const struct plan *plan) {
+    const char *encoding = db_client_encoding(run->client);
+    if (strcmp(encoding, "UTF8") == 0)
+        return true;
+    if (!plan->deployment_id[0])
+        return error_set(run->err, EXIT_UNEXPECTED,
+                         "this database has the encoding %.50s: quorate needs one of UTF8, which `createdb --encoding "
+                         "UTF8 --template template0` makes",
+                         encoding);
+    tell(run,
+         "this database has the encoding %.50s: texts that are no UTF8 can hold up the history; move to a database "
+         "of UTF8",
+         encoding);
+    return true;
+}
+
 bool migrate(struct db_client *client, const struct migrate_request *request, struct migrate_result *result,
              struct error *err) {
     struct error own = {0};
@@ -279,8 +296,8 @@ bool migrate(struct db_client *client, const struct migrate_request *request, st
 
     struct plan plan = {0};
     bool done = read_plan(&run, &plan) && plan_check(&plan, run.err) && check_deployment_id(&run, &plan) &&
-                bootstrap(&run, &plan) && apply_migrations(&run, &plan) && fix_deployment_id(&run, &plan) &&
-                apply_repeatables(&run, &plan);
+                check_encoding(&run, &plan) && bootstrap(&run, &plan) && apply_migrations(&run, &plan) &&
+                fix_deployment_id(&run, &plan) && apply_repeatables(&run, &plan);
     plan_free(&plan);
     release_lock(&run);
     return done;

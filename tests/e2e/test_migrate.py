@@ -151,6 +151,17 @@ def test_what_is_no_deployment_id_is_refused(empty, wrong):
     assert empty.rows("SELECT 1 FROM pg_namespace WHERE nspname LIKE 'quorate%%'") == []
 
 
+def test_a_database_of_another_encoding_is_refused(empty, cluster):
+    """The history is made of texts in UTF8, and in such a database any dealer could write one that is none."""
+    with cluster.connect() as conn:
+        conn.execute(f"""CREATE DATABASE "{empty.name}-c" TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'""")
+    said = empty.migrate(code=1, conninfo=cluster.conninfo(f"{empty.name}-c"))[1]
+    assert "SQL_ASCII" in said and "UTF8" in said
+    with cluster.connect(f"{empty.name}-c") as conn:
+        assert conn.execute("SELECT count(*) FROM pg_namespace WHERE nspname ~ '^quorate'").fetchone() == (0,)
+    cluster.drop_database(f"{empty.name}-c")
+
+
 def test_result_as_json(empty):
     assert empty.migrate("--json", "--deployment", "mine")[0] == (
         f'{{"deployment_id": "mine", "schema_version": {len(MIGRATIONS)}, "migrations_applied": {len(MIGRATIONS)}, '
