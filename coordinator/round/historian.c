@@ -173,11 +173,23 @@ static bool take(struct historian *historian, enum historian_call call, const PG
     struct links_row links;
     switch (call) {
     case CALL_SIGNED:
-        return worker_signed(answer, &newest) && (begin(historian, &newest), true);
+        if (!worker_signed(answer, &newest)) {
+            return false;
+        }
+        begin(historian, &newest);
+        return true;
     case CALL_CHAIN:
-        return worker_chained(answer, &row) && (apply(historian, &row), true);
+        if (!worker_chained(answer, &row)) {
+            return false;
+        }
+        apply(historian, &row);
+        return true;
     case CALL_LINKS:
-        return worker_links(answer, &links) && (step(historian, &links), true);
+        if (!worker_links(answer, &links)) {
+            return false;
+        }
+        step(historian, &links);
+        return true;
     default:
         wake_in(historian, BREATH_S);
         return true;
