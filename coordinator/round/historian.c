@@ -102,13 +102,12 @@ static void refuse(struct historian *historian) {
 static void follow(struct historian *historian) {
     const struct chain_row *head = &historian->head;
     struct chain_place *walked = &historian->walked;
-    if (historian->seen.seq == 0) {
+    bool leads = walked->seq == head->seq && memcmp(walked->hash, head->hash, SHA256_BYTES) == 0;
+    if (historian->seen.seq == 0 || leads) {
         sign(historian);
     } else if (walked->seq < head->seq) {
         int64_t upto = head->seq - walked->seq > LINKS_MAX ? walked->seq + LINKS_MAX : head->seq;
         sent(historian, CALL_LINKS, worker_send_links(historian->session, walked->seq, upto), NULL);
-    } else if (walked->seq == head->seq && memcmp(walked->hash, head->hash, SHA256_BYTES) == 0) {
-        sign(historian);
     } else {
         refuse(historian);
     }

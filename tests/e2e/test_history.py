@@ -79,7 +79,7 @@ class Scene:
         self.wait_chained()
         self.db.wait("the chain is signed", lambda: self.db.one(
             "SELECT NOT EXISTS (SELECT FROM quorate_store.history h WHERE h.kind <> 'checkpoint' "
-            "AND h.seq > (SELECT max(seq) FROM quorate_store.checkpoint))"), 30)
+            "AND h.seq > (SELECT COALESCE(max(seq), 0) FROM quorate_store.checkpoint))"), 30)
 
     def end(self):
         """All coordinators gone, all of it chained and signed."""
