@@ -32,7 +32,8 @@ CREATE TYPE quorate_store.history_kind AS ENUM (
     'pruned',
     'rejected',
     'forgotten',
-    'checkpoint'
+    'checkpoint',
+    'node_key'
 );
 
 CREATE TYPE quorate_store.outcome AS ENUM (
@@ -116,7 +117,36 @@ CREATE TABLE quorate_store.ack (
     attempt smallint NOT NULL,
     http_status smallint,
     late boolean NOT NULL,
-    receipt bytea NOT NULL
+    receipt bytea NOT NULL,
+    key_no smallint DEFAULT 1 NOT NULL
+);
+
+CREATE TABLE quorate_store.node_version (
+    version integer NOT NULL,
+    node_id smallint NOT NULL,
+    url text NOT NULL,
+    backup_url text,
+    receipt_key text NOT NULL,
+    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    seal_key text,
+    other_keys text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
+    CONSTRAINT node_version_other_keys CHECK (((cardinality(other_keys) = 0) OR ((cardinality(other_keys) <= 7) AND starts_with(receipt_key, 'whpk_'::text) AND (array_position(other_keys, NULL::text) IS NULL) AND ((array_to_string(other_keys, ' '::text) || ' '::text) ~ '^(whpk_[A-Za-z0-9+/]{43}= )+$'::text)))),
+    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text)),
+    CONSTRAINT node_version_seal_key_check CHECK ((seal_key ~ '^qbox_[A-Za-z0-9+/]{43}=$'::text))
+);
+
+CREATE TABLE quorate_store.node_key (
+    key_no integer NOT NULL,
+    node_id smallint NOT NULL,
+    key text NOT NULL,
+    valid_from timestamp with time zone NOT NULL,
+    valid_until timestamp with time zone,
+    revoked_at timestamp with time zone,
+    added_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT node_key_check CHECK ((valid_until >= valid_from)),
+    CONSTRAINT node_key_check1 CHECK (((LEAST(valid_from, revoked_at, added_at) >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (GREATEST(valid_from, valid_until, revoked_at, added_at) <= '9999-12-31 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT node_key_key_check CHECK ((key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16}|qbox_[A-Za-z0-9+/]{43}=)$'::text))
 );
 
 CREATE TABLE quorate_store.rejection (
@@ -169,19 +199,6 @@ CREATE TABLE quorate_store.ledger (
     CONSTRAINT ledger_entry CHECK (((round_no > 0) AND (nonce > 0) AND (round_id ~ '^[A-Za-z0-9_-]{1,128}$'::text)))
 );
 
-CREATE TABLE quorate_store.node_version (
-    version integer NOT NULL,
-    node_id smallint NOT NULL,
-    url text NOT NULL,
-    backup_url text,
-    receipt_key text NOT NULL,
-    created_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    seal_key text,
-    CONSTRAINT node_version_node_id_check CHECK (((node_id >= 1) AND (node_id <= 32767))),
-    CONSTRAINT node_version_receipt_key_check CHECK ((receipt_key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16})$'::text)),
-    CONSTRAINT node_version_seal_key_check CHECK ((seal_key ~ '^qbox_[A-Za-z0-9+/]{43}=$'::text))
-);
-
 CREATE VIEW quorate.acks AS
  SELECT l.round_id,
     (a.node_id)::integer AS node_id,
@@ -196,7 +213,7 @@ CREATE VIEW quorate.acks AS
             ELSE 'v1a,'::text
         END || translate(encode(a.receipt, 'base64'::text), '
 '::text, ''::text)) AS receipt,
-    v.receipt_key,
+    ((v.receipt_key || v.other_keys))[a.key_no] AS receipt_key,
     (octet_length(a.receipt) = 64) AS third_party
    FROM (((quorate_store.ack a
      JOIN quorate_store.round r ON ((r.round_no = a.round_no)))
@@ -509,10 +526,33 @@ CREATE VIEW quorate.deployment AS
 
 COMMENT ON VIEW quorate.deployment IS 'This database''s deployment: its id, which is part of every signature, and the number of its last migration.';
 
+CREATE VIEW quorate.node_keys AS
+ SELECT (k.node_id)::integer AS node_id,
+    k.key,
+        CASE
+            WHEN starts_with(k.key, 'qbox_'::text) THEN 'seal'::text
+            ELSE 'receipt'::text
+        END AS use,
+    k.valid_from,
+    k.valid_until,
+    k.revoked_at,
+        CASE
+            WHEN (k.revoked_at IS NOT NULL) THEN 'revoked'::text
+            WHEN (k.valid_until <= GREATEST(k.valid_from, clock_timestamp())) THEN 'expired'::text
+            WHEN (k.valid_from > clock_timestamp()) THEN 'future'::text
+            ELSE 'valid'::text
+        END AS state
+   FROM quorate_store.node_key k;
+
+COMMENT ON VIEW quorate.node_keys IS 'The windows in which keys of nodes are valid: rounds opened from valid_from on and before valid_until (NULL: for ever) take receipts by the key (use receipt), or have
+their envelopes sealed to it (use seal; the valid one that began last). valid_until = valid_from: taken back before it began. state: valid, future, expired or revoked.';
+
 CREATE TABLE quorate_store.node (
     node_id smallint NOT NULL,
     current_version integer NOT NULL,
-    enabled boolean DEFAULT true NOT NULL
+    enabled boolean DEFAULT true NOT NULL,
+    keys_until timestamp with time zone,
+    CONSTRAINT node_keys_until_check CHECK (((keys_until = '-infinity'::timestamp with time zone) OR ((keys_until >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (keys_until <= '9999-12-31 00:00:00+00'::timestamp with time zone))))
 );
 
 CREATE VIEW quorate.nodes AS
@@ -521,11 +561,13 @@ CREATE VIEW quorate.nodes AS
     v.backup_url,
     v.receipt_key,
     n.enabled,
-    v.seal_key
+    v.seal_key,
+    (v.receipt_key || v.other_keys) AS receipt_keys
    FROM (quorate_store.node n
      JOIN quorate_store.node_version v ON ((v.version = n.current_version)));
 
-COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.';
+COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.
+receipt_keys: all keys whose receipts count, newest first; receipt_key: the first of them. Of a node without a valid key, the last ones. By which times that goes: node_keys.';
 
 CREATE VIEW quorate.rejections AS
  SELECT j.rejected_at,
@@ -649,6 +691,15 @@ ALTER TABLE quorate_store.ledger ALTER COLUMN round_no ADD GENERATED ALWAYS AS I
     CACHE 1
 );
 
+ALTER TABLE quorate_store.node_key ALTER COLUMN key_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME quorate_store.node_key_key_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 ALTER TABLE quorate_store.node_version ALTER COLUMN version ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME quorate_store.node_version_version_seq
     START WITH 1
@@ -721,6 +772,9 @@ ALTER TABLE ONLY quorate_store.ledger
 ALTER TABLE ONLY quorate_store.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
 
+ALTER TABLE ONLY quorate_store.node_key
+    ADD CONSTRAINT node_key_pkey PRIMARY KEY (key_no);
+
 ALTER TABLE ONLY quorate_store.node
     ADD CONSTRAINT node_pkey PRIMARY KEY (node_id);
 
@@ -748,6 +802,10 @@ CREATE INDEX history_due_gone ON quorate_store.history_due USING btree (key) WHE
 CREATE INDEX history_due_order ON quorate_store.history_due USING btree (due_no);
 
 CREATE INDEX history_key ON quorate_store.history USING btree (key, kind);
+
+CREATE UNIQUE INDEX node_key_window ON quorate_store.node_key USING btree (node_id, key, valid_from) WHERE (valid_until IS DISTINCT FROM valid_from);
+
+CREATE INDEX node_version_node ON quorate_store.node_version USING btree (node_id);
 
 CREATE INDEX rejection_round ON quorate_store.rejection USING btree (round_id);
 
@@ -857,6 +915,10 @@ CREATE TRIGGER history_changed AFTER INSERT OR UPDATE ON quorate_store.node FOR 
 
 ALTER TABLE quorate_store.node ENABLE ALWAYS TRIGGER history_changed;
 
+CREATE TRIGGER history_changed AFTER INSERT OR UPDATE ON quorate_store.node_key FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed('key_no');
+
+ALTER TABLE quorate_store.node_key ENABLE ALWAYS TRIGGER history_changed;
+
 CREATE TRIGGER history_changed AFTER INSERT OR UPDATE ON quorate_store.node_version FOR EACH ROW EXECUTE FUNCTION quorate_store.history_changed('version');
 
 ALTER TABLE quorate_store.node_version ENABLE ALWAYS TRIGGER history_changed;
@@ -953,6 +1015,10 @@ CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node FOR EACH STATEM
 
 ALTER TABLE quorate_store.node ENABLE ALWAYS TRIGGER no_truncate;
 
+CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node_key FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
+
+ALTER TABLE quorate_store.node_key ENABLE ALWAYS TRIGGER no_truncate;
+
 CREATE TRIGGER no_truncate BEFORE TRUNCATE ON quorate_store.node_version FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.forbid('history is never truncated');
 
 ALTER TABLE quorate_store.node_version ENABLE ALWAYS TRIGGER no_truncate;
@@ -968,6 +1034,18 @@ ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER no_truncate;
 CREATE TRIGGER node_kept BEFORE DELETE ON quorate_store.node FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('a node is disabled, not deleted');
 
 ALTER TABLE quorate_store.node ENABLE ALWAYS TRIGGER node_kept;
+
+CREATE TRIGGER node_key_begins BEFORE INSERT ON quorate_store.node_key FOR EACH ROW EXECUTE FUNCTION quorate_store.node_key_begins();
+
+ALTER TABLE quorate_store.node_key ENABLE ALWAYS TRIGGER node_key_begins;
+
+CREATE TRIGGER node_key_fixed BEFORE UPDATE ON quorate_store.node_key FOR EACH ROW WHEN (((new.key_no <> old.key_no) OR (new.node_id <> old.node_id) OR (new.key <> old.key) OR (new.valid_from <> old.valid_from) OR (new.added_at <> old.added_at) OR (old.revoked_at IS NOT NULL) OR ((new.valid_until IS DISTINCT FROM old.valid_until) AND ((old.valid_until <= GREATEST(old.valid_from, clock_timestamp())) OR (new.valid_until < now()))))) EXECUTE FUNCTION quorate_store.forbid('a key keeps its node and its beginning, an end that has passed stays, and revoked is for ever');
+
+ALTER TABLE quorate_store.node_key ENABLE ALWAYS TRIGGER node_key_fixed;
+
+CREATE TRIGGER node_key_kept BEFORE DELETE ON quorate_store.node_key FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('it says since when and until when receipts of a key counted; end or revoke it instead');
+
+ALTER TABLE quorate_store.node_key ENABLE ALWAYS TRIGGER node_key_kept;
 
 CREATE TRIGGER node_version_permanent BEFORE DELETE OR UPDATE ON quorate_store.node_version FOR EACH ROW EXECUTE FUNCTION quorate_store.forbid('rounds refer to it; add a new version instead');
 
@@ -1007,6 +1085,9 @@ ALTER TABLE quorate_store.round ENABLE ALWAYS TRIGGER round_sealing_fixed;
 
 ALTER TABLE ONLY quorate_store.node
     ADD CONSTRAINT node_current_version_node_id_fkey FOREIGN KEY (current_version, node_id) REFERENCES quorate_store.node_version(version, node_id);
+
+ALTER TABLE ONLY quorate_store.node_key
+    ADD CONSTRAINT node_key_node_id_fkey FOREIGN KEY (node_id) REFERENCES quorate_store.node(node_id);
 
 GRANT USAGE ON SCHEMA quorate TO quorate_dealer;
 GRANT USAGE ON SCHEMA quorate TO quorate_collector;
@@ -1050,6 +1131,9 @@ GRANT SELECT ON TABLE quorate.deliveries TO quorate_admin;
 GRANT SELECT ON TABLE quorate.deployment TO quorate_auditor;
 GRANT SELECT ON TABLE quorate.deployment TO quorate_admin;
 
+GRANT SELECT ON TABLE quorate.node_keys TO quorate_auditor;
+GRANT SELECT ON TABLE quorate.node_keys TO quorate_admin;
+
 GRANT SELECT ON TABLE quorate.nodes TO quorate_auditor;
 GRANT SELECT ON TABLE quorate.nodes TO quorate_admin;
 
@@ -1076,6 +1160,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- Functions: signature, result, kind and settings, and who may call each.
 --
 -- quorate.add_node(node_id integer, url text, receipt_key text, backup_url text DEFAULT NULL::text, seal_key text DEFAULT NULL::text)
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_admin
+--
+-- quorate.add_node_key(node_id integer, key text, valid_from timestamp with time zone DEFAULT NULL::timestamp with time zone, valid_until timestamp with time zone DEFAULT NULL::timestamp with time zone)
 --   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_admin
 --
 -- quorate.cancel_round(round_id text, reason text)
@@ -1111,6 +1198,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate.prune_rounds(ended_before timestamp with time zone, max_rounds integer DEFAULT 10000)
 --   returns bigint; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan; granted to quorate_admin
 --
+-- quorate.revoke_node_key(node_id integer, key text)
+--   returns void; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_admin
+--
 -- quorate.seal_keys(round_id text)
 --   returns TABLE(node_id integer, seal_key text, require_sealed boolean, deployment_id text); stable, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_dealer
 --
@@ -1135,6 +1225,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.ack_json(p_ack quorate_store.ack, p_key text, p_sha256 bytea)
 --   returns json; stable
 --
+-- quorate_store.adopt_keys(p_node_id smallint)
+--   returns void; volatile
+--
 -- quorate_store.append_history(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])
 --   returns integer; volatile, set jit=off
 --
@@ -1151,7 +1244,7 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns boolean; volatile
 --
 -- quorate_store.choose_nodes(p_quorum integer, p_node_ids integer[], OUT node_ids smallint[], OUT versions integer[])
---   returns record; stable
+--   returns record; volatile
 --
 -- quorate_store.decide(p_round_id text, p_floor integer, OUT round_no bigint, OUT quorum_nodes integer[])
 --   returns record; volatile
@@ -1219,6 +1312,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.history_round()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
 --
+-- quorate_store.hold_node(p_node_id integer)
+--   returns quorate_store.node_version; volatile
+--
 -- quorate_store.import_more(p_room integer, OUT keys bigint[], OUT kinds quorate_store.history_kind[])
 --   returns record; volatile
 --
@@ -1234,14 +1330,29 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.is_of_round(p_kind quorate_store.history_kind)
 --   returns boolean; immutable
 --
+-- quorate_store.is_over(p_row quorate_store.node_key, p_at timestamp with time zone)
+--   returns boolean; stable
+--
+-- quorate_store.keep_only(p_node_id smallint, p_keys text[])
+--   returns void; volatile
+--
 -- quorate_store.ledger_pruned()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.life_class()
 --   returns integer; immutable
 --
+-- quorate_store.max_receipt_keys()
+--   returns integer; immutable
+--
 -- quorate_store.new_rounds(p_round_ids text[], p_quorum integer, p_node_ids integer[], p_payloads bytea[], p_nonce bigint, p_timeout interval, p_budget integer, p_base interval, p_max interval, p_deadline interval, p_freshness interval, p_after text, p_require_sealed boolean)
 --   returns TABLE(round_id text, nonce bigint, opened_at timestamp with time zone, escalate_at timestamp with time zone, deadline_at timestamp with time zone, fresh_until timestamp with time zone); volatile
+--
+-- quorate_store.no_valid_key(p_node_id smallint, p_at timestamp with time zone)
+--   returns void; volatile
+--
+-- quorate_store.node_key_begins()
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.part(p_text text)
 --   returns bytea; stable
@@ -1258,7 +1369,16 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])
 --   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable, set jit=off
 --
+-- quorate_store.refresh_node(p_node_id smallint)
+--   returns void; volatile
+--
+-- quorate_store.refresh_nodes()
+--   returns void; volatile
+--
 -- quorate_store.refuse_envelopes(p_round_ids text[], p_node_ids integer[], p_payloads bytea[], p_limit integer, p_require_sealed boolean)
+--   returns void; volatile
+--
+-- quorate_store.refuse_revoked(p_node_id smallint, p_key text)
 --   returns void; volatile
 --
 -- quorate_store.refuse_used(p_round_ids text[], p_entered text[], p_nonce bigint)
@@ -1294,6 +1414,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.sealed(p_payload bytea)
 --   returns boolean; immutable
 --
+-- quorate_store.set_window(p_node_id smallint, p_key text, p_from timestamp with time zone, p_until timestamp with time zone)
+--   returns void; volatile
+--
 -- quorate_store.single_record(p_key bigint, p_kind quorate_store.history_kind, p_digests json)
 --   returns text; stable, set enable_seqscan=off
 --
@@ -1314,6 +1437,18 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --
 -- quorate_store.us(p_time timestamp with time zone)
 --   returns bigint; stable
+--
+-- quorate_store.version_at(p_node_id smallint, p_at timestamp with time zone, OUT version integer, OUT keys_until timestamp with time zone)
+--   returns record; volatile
+--
+-- quorate_store.version_for(p_node_id smallint, p_url text, p_backup_url text, p_keys text[], p_seal_key text)
+--   returns integer; volatile
+--
+-- quorate_store.versions_now(p_node_ids smallint[])
+--   returns integer[]; volatile
+--
+-- quorate_store.with_more(p_record json, p_more json)
+--   returns text; stable
 --
 -- quorate_store.write_out(p_round_nos bigint[], p_node_ids smallint[])
 --   returns void; volatile
@@ -1357,7 +1492,7 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_worker.owned(p_instance integer, p_after bigint, p_max integer)
 --   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off; granted to quorate_coordinator
 --
--- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
+-- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[], p_key_nos smallint[] DEFAULT NULL::smallint[])
 --   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.release(p_instance integer, p_notify boolean, p_round_nos bigint[])

@@ -78,7 +78,7 @@ CREATE OR REPLACE VIEW quorate.acks AS
 SELECT l.round_id, a.node_id::int AS node_id, a.route::text AS route, a.attempt::int AS attempt, a.acked_at,
        COALESCE(a.node_id = ANY (r.quorum_nodes), false) AS in_quorum, a.late,
        CASE octet_length(a.receipt) WHEN 32 THEN 'v1,' ELSE 'v1a,' END || translate(encode(a.receipt, 'base64'), E'\n', '') AS receipt,
-       v.receipt_key, octet_length(a.receipt) = 64 AS third_party
+       (v.receipt_key || v.other_keys)[a.key_no] AS receipt_key, octet_length(a.receipt) = 64 AS third_party
   FROM quorate_store.ack a
   JOIN quorate_store.round r ON r.round_no = a.round_no
   JOIN quorate_store.ledger l ON l.round_no = a.round_no
@@ -110,10 +110,23 @@ COMMENT ON VIEW quorate.dead_letters IS
 acked: late ones included.';
 
 CREATE OR REPLACE VIEW quorate.nodes AS
-SELECT n.node_id::int AS node_id, v.url, v.backup_url, v.receipt_key, n.enabled, v.seal_key
+SELECT n.node_id::int AS node_id, v.url, v.backup_url, v.receipt_key, n.enabled, v.seal_key, v.receipt_key || v.other_keys AS receipt_keys
   FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version;
 COMMENT ON VIEW quorate.nodes IS
-'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.';
+'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.
+receipt_keys: all keys whose receipts count, newest first; receipt_key: the first of them. Of a node without a valid key, the last ones. By which times that goes: node_keys.';
+
+CREATE OR REPLACE VIEW quorate.node_keys AS
+SELECT k.node_id::int AS node_id, k.key, CASE WHEN starts_with(k.key, 'qbox_') THEN 'seal' ELSE 'receipt' END AS use, k.valid_from, k.valid_until,
+       k.revoked_at,
+       CASE WHEN k.revoked_at IS NOT NULL THEN 'revoked'
+            WHEN k.valid_until <= greatest(k.valid_from, clock_timestamp()) THEN 'expired'
+            WHEN k.valid_from > clock_timestamp() THEN 'future'
+            ELSE 'valid' END AS state
+  FROM quorate_store.node_key k;
+COMMENT ON VIEW quorate.node_keys IS
+'The windows in which keys of nodes are valid: rounds opened from valid_from on and before valid_until (NULL: for ever) take receipts by the key (use receipt), or have
+their envelopes sealed to it (use seal; the valid one that began last). valid_until = valid_from: taken back before it began. state: valid, future, expired or revoked.';
 
 CREATE OR REPLACE VIEW quorate.coordinators AS
 SELECT c.name AS coordinator, c.instance_id, c.started_at, c.heartbeat_at,

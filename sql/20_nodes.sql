@@ -27,20 +27,16 @@ BEGIN
         PERFORM quorate_store.invalid(format('seal key of node %s is no X25519 public key', node_id),
             'Use qbox_ followed by the base64 of the 32-byte key, as quorate keygen --public prints it, or NULL for none.');
     END IF;
-    -- One writer a node at a time: the second one then sees the first one's version.
+    -- One writer a node at a time: the second one then sees the first one's version and keys.
     PERFORM pg_advisory_xact_lock(quorate_store.fence_class(), -node_id);
-    SELECT v.version INTO v_version
-      FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version
-     WHERE n.node_id = add_node.node_id AND v.url = add_node.url AND v.receipt_key = add_node.receipt_key
-       AND v.backup_url IS NOT DISTINCT FROM add_node.backup_url AND v.seal_key IS NOT DISTINCT FROM add_node.seal_key;
-    IF v_version IS NOT NULL THEN
-        RETURN;
-    END IF;
-    INSERT INTO quorate_store.node_version (node_id, url, backup_url, receipt_key, seal_key)
-    VALUES (add_node.node_id, add_node.url, add_node.backup_url, add_node.receipt_key, add_node.seal_key)
-    RETURNING version INTO v_version;
+    PERFORM quorate_store.adopt_keys(node_id::smallint);
+    PERFORM quorate_store.refuse_revoked(node_id::smallint, receipt_key);
+    PERFORM quorate_store.refuse_revoked(node_id::smallint, seal_key);
+    v_version := quorate_store.version_for(node_id::smallint, url, backup_url, ARRAY[receipt_key], seal_key);
     INSERT INTO quorate_store.node AS n (node_id, current_version) VALUES (add_node.node_id, v_version)
-    ON CONFLICT ON CONSTRAINT node_pkey DO UPDATE SET current_version = EXCLUDED.current_version;
+    ON CONFLICT ON CONSTRAINT node_pkey DO UPDATE SET current_version = EXCLUDED.current_version, keys_until = NULL
+        WHERE n.current_version <> EXCLUDED.current_version OR n.keys_until IS NOT NULL;
+    PERFORM quorate_store.keep_only(node_id::smallint, array_remove(ARRAY[receipt_key, seal_key], NULL));
 END $$;
 COMMENT ON FUNCTION quorate.add_node(int, text, text, text, text) IS
 'Adds a node, or gives an existing one (which stays enabled or disabled) these URLs and keys from now on; rounds that are open keep theirs.
@@ -48,7 +44,8 @@ node_id: 1..32767. url, backup_url: http or https, at most 2048 characters; back
 receipt_key: the same for both routes: whpk_ and the base64 of the node''s Ed25519 public key; or, for a node that shares a symmetric secret with the coordinators,
 whid_ and the first 16 hex digits of the secret''s SHA-256.
 seal_key: qbox_ and the base64 of the X25519 public key that dealers seal envelopes to; NULL: none, and none is kept from before.
-Errors: QR007. Locks: serialises with other add_node calls for this node until the transaction ends.';
+These two keys are valid from now on without end, and the windows of all others that the node has end now; see add_node_key. The same call again changes nothing.
+Errors: QR007 (also for a key that was revoked). Locks: serialises with add_node, add_node_key and revoke_node_key for this node until the transaction ends.';
 
 CREATE OR REPLACE FUNCTION quorate.set_node_enabled(node_id int, enabled boolean) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -51,9 +51,10 @@ COMMENT ON FUNCTION quorate_store.check_policy(text[], int, bigint, interval, in
     'Raises QR007 unless rounds could be opened so.';
 
 CREATE OR REPLACE FUNCTION quorate_store.choose_nodes(p_quorum int, p_node_ids int[], OUT node_ids smallint[], OUT versions int[])
-LANGUAGE plpgsql STABLE AS $$
+LANGUAGE plpgsql AS $$
 DECLARE
     v_asked int := cardinality(p_node_ids);
+    v_overdue boolean; -- a key of one of them began or ended, and no coordinator has seen to it yet
 BEGIN
     IF array_ndims(p_node_ids) > 1 OR array_position(p_node_ids, NULL) IS NOT NULL THEN
         PERFORM quorate_store.invalid('node_ids must be a plain array of node ids without NULL');
@@ -61,8 +62,8 @@ BEGIN
     IF v_asked > 255 THEN
         PERFORM quorate_store.invalid(format('%s nodes are too many', v_asked), 'A round has at most 255.');
     END IF;
-    SELECT array_agg(x.node_id), array_agg(x.current_version) INTO node_ids, versions
-      FROM (SELECT n.node_id, n.current_version FROM quorate_store.node n
+    SELECT array_agg(x.node_id), array_agg(x.current_version), bool_or(x.keys_until <= clock_timestamp()) INTO node_ids, versions, v_overdue
+      FROM (SELECT n.node_id, n.current_version, n.keys_until FROM quorate_store.node n
              WHERE n.enabled AND (p_node_ids IS NULL OR n.node_id = ANY (p_node_ids)) ORDER BY n.node_id) x;
     IF v_asked <> COALESCE(cardinality(node_ids), 0) THEN
         IF v_asked <> (SELECT count(DISTINCT a) FROM unnest(p_node_ids) a) THEN
@@ -81,6 +82,9 @@ BEGIN
     END IF;
     IF p_quorum > cardinality(node_ids) THEN
         PERFORM quorate_store.invalid(format('quorum %s is above the number of nodes, %s', p_quorum, cardinality(node_ids)));
+    END IF;
+    IF v_overdue THEN
+        versions := quorate_store.versions_now(node_ids);
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate_store.choose_nodes(int, int[]) IS
@@ -208,4 +212,4 @@ base_backoff, max_backoff: the wait between attempts is uniform in [0, backoff],
 round_deadline: when the round stalls below quorum. freshness: how long the result may be collected; NULL: for ever.
 after_quorum: continue (deliver to the remaining nodes too) or stop. require_sealed: take only sealed envelopes. All durations > 0 and <= 100 years; retry_budget x max_backoff < least(round_deadline, freshness).
 Result: one row with the nonce and the times fixed, by the database''s clock at the call.
-Errors: QR005 nonce used, QR006 round id used (checked first), QR007 invalid, QR008 unknown or disabled node.';
+Errors: QR005 nonce used, QR006 round id used (checked first), QR007 invalid, QR008 unknown or disabled node, or one without a valid key.';

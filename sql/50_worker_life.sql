@@ -98,6 +98,7 @@ BEGIN
     UPDATE quorate_store.coordinator c SET heartbeat_at = clock_timestamp() WHERE c.instance_no = p_instance AND c.ended_at IS NULL;
     alive := FOUND;
     SELECT e.stalled, e.dead_lettered INTO stalled, dead_lettered FROM quorate_store.end_due_rounds(p_notify, p_max) e;
+    PERFORM quorate_store.refresh_nodes();
     fenced := 0;
     -- After an outage of the database all have been silent, this one too: it lets the others speak first.
     FOR v_other IN SELECT c.instance_no FROM quorate_store.coordinator c
@@ -129,7 +130,8 @@ BEGIN
     now_us := (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;
 END $$;
 COMMENT ON FUNCTION quorate_worker.tick(int, boolean, int, boolean) IS
-'One beat of a coordinator: its heartbeat; closes due rounds of any owner (at most p_max of each kind); fences silent instances.
+'One beat of a coordinator: its heartbeat; closes due rounds of any owner (at most p_max of each kind); brings nodes up to date of which a key began or ended; fences
+silent instances.
 p_notify false: closes without notifications (they are hints; for when the notification queue is full).
 Result: alive (false: fenced, rejoin under a new instance id), what was ended, whether rounds wait to be claimed, own rounds that stalled or
 were cancelled and are not settled yet, microseconds until the next one is due (NULL: none), the database''s clock, and, if p_count, how many unsettled rounds the instance owns.';
@@ -209,6 +211,9 @@ themselves within a second). False while one of its batches is under way: ask ag
 CREATE OR REPLACE FUNCTION quorate_worker.node_versions(p_versions int[])
 RETURNS TABLE (version int, node_id smallint, url text, backup_url text, receipt_key text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $$
-    SELECT v.version, v.node_id, v.url, v.backup_url, v.receipt_key FROM quorate_store.node_version v WHERE v.version = ANY (p_versions)
+    SELECT v.version, v.node_id, v.url, v.backup_url, array_to_string(v.receipt_key || v.other_keys, ' ')
+      FROM quorate_store.node_version v WHERE v.version = ANY (p_versions)
 $$;
-COMMENT ON FUNCTION quorate_worker.node_versions(int[]) IS 'URLs and keys of node versions; they never change, so a coordinator may keep them.';
+COMMENT ON FUNCTION quorate_worker.node_versions(int[]) IS 
+'URLs and keys of node versions; they never change, so a coordinator may keep them. receipt_key: all keys whose receipts count, newest first, with a blank between
+them.';

@@ -86,7 +86,7 @@ COMMENT ON FUNCTION quorate_store.record_outcomes(int, timestamptz, bigint[], bi
 
 CREATE OR REPLACE FUNCTION quorate_worker.record(
     p_instance int, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[],
-    p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[])
+    p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[], p_key_nos smallint[] DEFAULT NULL)
 RETURNS TABLE (round_no bigint, state text, settled boolean, completed_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
@@ -101,13 +101,13 @@ BEGIN
     v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
                        ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
     v_now := clock_timestamp(); -- after the locks: on time or late is decided by this one reading
-    INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt)
+    INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt, key_no)
     SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt,
            -- The history tells by it whether the record of the settling has this ack, whatever became of the clock meanwhile.
            CASE WHEN r.settled_at IS NULL THEN v_now ELSE greatest(v_now, r.settled_at + interval '1 microsecond') END,
-           NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.status, u.receipt
-      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_statuses, p_receipts)
-           AS u (round_no, node_id, route, attempt, status, receipt)
+           NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.status, u.receipt, COALESCE(u.key_no, 1)
+      FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_statuses, p_receipts, p_key_nos)
+           AS u (round_no, node_id, route, attempt, status, receipt, key_no)
       JOIN quorate_store.round r ON r.round_no = u.round_no
      WHERE u.receipt IS NOT NULL AND u.round_no = ANY (v_locked)
     ON CONFLICT DO NOTHING;
@@ -176,9 +176,10 @@ BEGIN
          WHERE u.round_no <> ALL (v_locked);
     END IF;
 END $$;
-COMMENT ON FUNCTION quorate_worker.record(int, boolean, bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[], bytea[]) IS
+COMMENT ON FUNCTION quorate_worker.record(int, boolean, bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[], bytea[], smallint[]) IS
 'Records outcomes of attempts and, where p_receipts is not NULL, acks (verified by the caller), and completes every round whose t-th distinct on-time ack this stores,
 by the database''s clock read under the rounds'' row locks. A receipt of a fenced instance counts like any other; its outcomes do not.
+p_key_nos: by which of the node''s keys each receipt verifies, counted from 1 as node_versions names them; NULL: by the first.
 p_retry_us: microseconds until the route''s next attempt may start, NULL for none. p_notify false: without notifications (for when the queue is full).
 Result, a row per round: its state, or locked (nothing was written for it: bring it again), fenced (acks were stored, but the instance lost the round) or
 gone; whether it is settled; microseconds from opening to its end if this call ended it. Idempotent by key.';

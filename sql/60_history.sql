@@ -68,7 +68,7 @@ BEGIN
                                   FROM quorate_store.delivery d WHERE d.round_no = r.round_no), '[]')::text END AS deliveries,
                   -- Those up to the end, or up to the settling.
                   CASE WHEN k.whole THEN
-                      COALESCE((SELECT json_agg(quorate_store.ack_json(a, v.receipt_key, d.payload_sha256) ORDER BY a.node_id)
+                      COALESCE((SELECT json_agg(quorate_store.ack_json(a, (v.receipt_key || v.other_keys)[a.key_no], d.payload_sha256) ORDER BY a.node_id)
                                   FROM quorate_store.ack a
                                   LEFT JOIN quorate_store.delivery d ON d.round_no = a.round_no AND d.node_id = a.node_id
                                   LEFT JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, a.node_id)]
@@ -99,6 +99,11 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION quorate_store.rejection_record(quorate_store.rejection) IS 'The record of a rejection.';
 
+CREATE OR REPLACE FUNCTION quorate_store.with_more(p_record json, p_more json) RETURNS text
+LANGUAGE sql STABLE AS $$ SELECT COALESCE(left(p_record::text, -1) || ', ' || substr(p_more::text, 2), p_record::text) $$;
+COMMENT ON FUNCTION quorate_store.with_more(json, json) IS
+'A record with what came into the format later; without that (NULL) it is, to the byte, what it was before, as the chain has it.';
+
 CREATE OR REPLACE FUNCTION quorate_store.single_record(p_key bigint, p_kind quorate_store.history_kind, p_digests json) RETURNS text
 LANGUAGE plpgsql STABLE SET enable_seqscan = off AS $$
 BEGIN
@@ -117,15 +122,25 @@ BEGIN
                                          'ended_at', quorate_store.us(c.ended_at), 'end_reason', c.end_reason)
                   FROM quorate_store.coordinator c WHERE c.instance_no = p_key);
     WHEN 'node' THEN
-        RETURN (SELECT json_build_object('kind', p_kind, 'node_id', n.node_id, 'current_version', n.current_version, 'enabled', n.enabled)
+        RETURN (SELECT quorate_store.with_more(
+                           json_build_object('kind', p_kind, 'node_id', n.node_id, 'current_version', n.current_version, 'enabled', n.enabled),
+                           CASE WHEN n.keys_until IS NOT NULL THEN json_build_object('keys_until',
+                               CASE WHEN isfinite(n.keys_until) THEN to_json(quorate_store.us(n.keys_until)) ELSE to_json(n.keys_until::text) END) END)
                   FROM quorate_store.node n WHERE n.node_id = p_key);
     WHEN 'node_version' THEN
-        RETURN (SELECT json_build_object('kind', p_kind, 'version', v.version, 'node_id', v.node_id, 'url', v.url, 'backup_url', v.backup_url,
-                                         'receipt_key', v.receipt_key, 'seal_key', v.seal_key, 'created_at', quorate_store.us(v.created_at))
+        RETURN (SELECT quorate_store.with_more(
+                           json_build_object('kind', p_kind, 'version', v.version, 'node_id', v.node_id, 'url', v.url, 'backup_url', v.backup_url,
+                                             'receipt_key', v.receipt_key, 'seal_key', v.seal_key, 'created_at', quorate_store.us(v.created_at)),
+                           CASE WHEN v.other_keys <> '{}' THEN json_build_object('other_keys', v.other_keys) END)
                   FROM quorate_store.node_version v WHERE v.version = p_key);
+    WHEN 'node_key' THEN
+        RETURN (SELECT json_build_object('kind', p_kind, 'key_no', k.key_no, 'node_id', k.node_id, 'key', k.key,
+                                         'valid_from', quorate_store.us(k.valid_from), 'valid_until', quorate_store.us(k.valid_until),
+                                         'revoked_at', quorate_store.us(k.revoked_at), 'added_at', quorate_store.us(k.added_at))
+                  FROM quorate_store.node_key k WHERE k.key_no = p_key);
     WHEN 'acked' THEN
         RETURN (SELECT json_build_object('kind', p_kind, 'ledger', json_build_object('round_no', l.round_no, 'round_id', l.round_id, 'nonce', l.nonce::text),
-                           'acks', json_agg(quorate_store.ack_json(k, v.receipt_key, d.payload_sha256) ORDER BY k.node_id))
+                           'acks', json_agg(quorate_store.ack_json(k, (v.receipt_key || v.other_keys)[k.key_no], d.payload_sha256) ORDER BY k.node_id))
                   FROM quorate_store.ack k
                   JOIN quorate_store.round r ON r.round_no = k.round_no AND k.acked_at > r.settled_at
                   JOIN quorate_store.ledger l ON l.round_no = k.round_no
@@ -158,7 +173,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT p_kind IN ('ended', 'settled',
 COMMENT ON FUNCTION quorate_store.is_of_round(quorate_store.history_kind) IS 'Whether round_records makes the record.';
 
 CREATE OR REPLACE FUNCTION quorate_store.is_kept(p_kind quorate_store.history_kind) RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT p_kind IN ('began', 'imported', 'deployment', 'coordinator', 'node', 'acked') $$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT p_kind IN ('began', 'imported', 'deployment', 'coordinator', 'node', 'node_key', 'acked') $$;
 COMMENT ON FUNCTION quorate_store.is_kept(quorate_store.history_kind) IS 'Whether history.record keeps the record, since its row changes and keeps no past.';
 
 CREATE OR REPLACE FUNCTION quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])

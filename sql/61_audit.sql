@@ -101,6 +101,7 @@ BEGIN
           FROM (SELECT 'deployment'::quorate_store.history_kind AS kind, 0::bigint AS key FROM quorate_store.deployment
                 UNION ALL SELECT 'node_version', v.version FROM quorate_store.node_version v
                 UNION ALL SELECT 'node', n.node_id FROM quorate_store.node n
+                UNION ALL SELECT 'node_key', k.key_no FROM quorate_store.node_key k
                 UNION ALL SELECT 'coordinator', c.instance_no FROM quorate_store.coordinator c
                 UNION ALL SELECT 'checkpoint', c.checkpoint_no FROM quorate_store.checkpoint c
                 UNION ALL SELECT 'rejected', j.rejection_no FROM quorate_store.rejection j

@@ -34,6 +34,8 @@ INSERT INTO quorate_roles VALUES
     (4, 'quorate_auditor', 'EXECUTE ON FUNCTION quorate.history_links'),
     (5, 'quorate_admin', 'USAGE ON SCHEMA quorate'),
     (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.add_node'),
+    (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.add_node_key'),
+    (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.revoke_node_key'),
     (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.set_node_enabled'),
     (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.set_envelope_limit'),
     (5, 'quorate_admin', 'EXECUTE ON FUNCTION quorate.prune_rounds'),

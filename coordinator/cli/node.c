@@ -1,16 +1,14 @@
-/* quorate node: adds, lists, enables and disables nodes. */
+/* quorate node: adds, lists, enables and disables nodes; their further keys are in keyring.c. */
 #include <stdio.h>
-#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/common.h"
 #include "cli/dispatch.h"
+#include "cli/keyring.h"
 #include "cli/output.h"
 #include "db/calls.h"
 #include "transport/url.h"
 #include "wire/key.h"
-#include "wire/seal_key.h"
-#include "wire/secret.h"
 
 struct node {
     struct common_options common;
@@ -57,7 +55,9 @@ static const struct command_syntax add_syntax = {
     .summary = "Adds a node, or replaces the URLs and the keys of one that exists.",
     .arguments = id_argument,
     .options = add_options,
-    .notes = "Rounds that are open keep the URLs and keys they were opened with.",
+    .notes =
+        "Rounds that are open keep the URLs and keys they were opened with. All other keys of the node end now; "
+        "`quorate node key add` lets it have several.",
 };
 static const struct command_syntax list_syntax = {
     .name = "quorate node list",
@@ -86,24 +86,15 @@ static void print_node_id(const struct node *node, int32_t node_id) {
     json_decref(result);
 }
 
-/* What is given may be a secret by mistake: nothing of it is shown unless it begins as a public key does. */
-static bool key_check(const char *text, struct error *err) {
-    struct public_key key;
-    if (strncmp(text, "whpk_", 5) == 0 || strncmp(text, "whsk_", 5) == 0)
-        return public_key_parse(text, &key, err);
-    if (strncmp(text, "whsec_", 6) == 0)
-        return error_set(err, EXIT_USAGE,
-                         "--key: this is a secret (whsec_), where its id belongs: whid_ and 16 lower-case hex digits");
-    return secret_id_valid(text) ||
-           error_set(err, EXIT_USAGE,
-                     "--key: it is neither a public key (whpk_ and 44 characters of base64) nor the id of a secret "
-                     "(whid_ and 16 lower-case hex digits)");
-}
-
-static bool seal_key_check(const char *text, struct error *err) {
-    struct seal_key key;
-    struct error cause = {0};
-    return !text || seal_key_parse(text, &key, &cause) || error_set(err, cause.code, "--seal-key: %s", cause.text);
+/* Where a node has several keys the table shows the newest, and how many more there are. */
+static void shorten_keys(json_t *nodes) {
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        json_t *node = json_array_get(nodes, i);
+        size_t count = json_array_size(json_object_get(node, "receipt_keys"));
+        const char *newest = json_string_value(json_object_get(node, "receipt_key"));
+        if (count > 1)
+            (void)json_object_set_new(node, "receipt_key", json_sprintf("%s and %zu more", newest, count - 1));
+    }
 }
 
 /* Where no coordinator would send anything, whatever its options are. */
@@ -121,8 +112,9 @@ static int node_add(int argc, char **argv) {
     int code;
     if (!cli_parse(&add_syntax, argc, argv, &node, &code))
         return code;
-    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) || !key_check(node.key, &err) ||
-        !seal_key_check(node.seal_key, &err) || !url_check("--url", node.url, &err) ||
+    if (!cli_node_id("ID", node.id, &node_id, &err) || !wire_start(&err) ||
+        !receipt_key_check("--key", node.key, &err) ||
+        (node.seal_key && !seal_key_check("--seal-key", node.seal_key, &err)) || !url_check("--url", node.url, &err) ||
         !url_check("--backup-url", node.backup_url, &err))
         return cli_fail(&add_syntax, &err);
 
@@ -158,10 +150,12 @@ static int node_list(int argc, char **argv) {
         {"SEAL KEY", "seal_key"},
         {NULL, NULL},
     };
-    if (node.common.json)
+    if (node.common.json) {
         output_json(nodes);
-    else
+    } else {
+        shorten_keys(nodes);
         output_table(nodes, columns);
+    }
     json_decref(nodes);
     return EXIT_DONE;
 }
@@ -199,6 +193,7 @@ int cli_node(int argc, char **argv) {
         {"list", "list the nodes", node_list},
         {"enable", "let new rounds use a node", node_enable},
         {"disable", "keep a node out of new rounds", node_disable},
+        {"key", "let a node have more keys, or revoke one", cli_node_key},
         {NULL, NULL, NULL},
     };
     return dispatch("quorate node", "Keeps the list of nodes that rounds can use.", commands, argc, argv);

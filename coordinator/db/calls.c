@@ -2,6 +2,7 @@
  * value. */
 #include "db/calls.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,10 +162,51 @@ bool db_set_node_enabled(struct db_client *client, int64_t node_id, bool enabled
     return db_client_run(client, "SELECT quorate.set_node_enabled($1, $2)", &params, NULL, err);
 }
 
+bool db_add_node_key(struct db_client *client, int64_t node_id, const char *key, const char *from, const char *until,
+                     struct error *err) {
+    struct db_params params = {0};
+    char sqlstate[6] = "";
+    db_param_int4(&params, (int32_t)node_id);
+    db_param_text(&params, key);
+    db_param_text(&params, from);
+    db_param_text(&params, until);
+    if (db_client_run(client, "SELECT quorate.add_node_key($1, $2, $3::timestamptz, $4::timestamptz)", &params,
+                      sqlstate, err))
+        return true;
+    if (strncmp(sqlstate, "22", 2) == 0) { /* a data exception: it is no time */
+        struct error cause = *err;
+        return error_set(err, EXIT_USAGE, "%.300s; write a time such as 2030-12-31T23:00:00Z", cause.text);
+    }
+    return false;
+}
+
+bool db_revoke_node_key(struct db_client *client, int64_t node_id, const char *key, struct error *err) {
+    struct db_params params = {0};
+    db_param_int4(&params, (int32_t)node_id);
+    db_param_text(&params, key);
+    return db_client_run(client, "SELECT quorate.revoke_node_key($1, $2)", &params, NULL, err);
+}
+
+json_t *db_node_keys(struct db_client *client, int64_t node_id, struct error *err) {
+    struct db_params params = {0};
+    db_param_int4(&params, (int32_t)node_id);
+    json_t *keys = db_client_json(client,
+                                  "SELECT coalesce(json_agg(k ORDER BY node_id, valid_from, key), '[]') FROM (SELECT "
+                                  "node_id, key, use, valid_from, valid_until, revoked_at, state FROM "
+                                  "quorate.node_keys WHERE $1 IN (0, node_id)) AS k",
+                                  &params, NULL, err);
+    if (keys && node_id != 0 && json_array_size(keys) == 0) { /* a node has a key at least */
+        json_decref(keys);
+        (void)error_set(err, EXIT_UNKNOWN, "there is no node %" PRId64 "; `quorate node list` shows them", node_id);
+        return NULL;
+    }
+    return keys;
+}
+
 json_t *db_nodes(struct db_client *client, struct error *err) {
     return db_client_json(client,
                           "SELECT coalesce(json_agg(n ORDER BY node_id), '[]') FROM (SELECT node_id, url, backup_url, "
-                          "receipt_key, seal_key, enabled FROM quorate.nodes) AS n",
+                          "receipt_key, receipt_keys, seal_key, enabled FROM quorate.nodes) AS n",
                           NULL, NULL, err);
 }
 

@@ -59,7 +59,14 @@ json_t *db_cancel_round(struct db_client *client, const char *round_id, const ch
 bool db_add_node(struct db_client *client, int64_t node_id, const char *url, const char *receipt_key,
                  const char *backup_url, const char *seal_key, struct error *err) MUST_CHECK;
 bool db_set_node_enabled(struct db_client *client, int64_t node_id, bool enabled, struct error *err) MUST_CHECK;
-/* [{node_id, url, backup_url, receipt_key, seal_key, enabled}] */
+/* Lets the node have another key. `from`, `until`: times as PostgreSQL reads them; NULL: now, and for ever. */
+bool db_add_node_key(struct db_client *client, int64_t node_id, const char *key, const char *from, const char *until,
+                     struct error *err) MUST_CHECK;
+bool db_revoke_node_key(struct db_client *client, int64_t node_id, const char *key, struct error *err) MUST_CHECK;
+/* [{node_id, key, use, valid_from, valid_until, revoked_at, state}] of one node, or (0) of all; EXIT_UNKNOWN without
+ * such a node. */
+json_t *db_node_keys(struct db_client *client, int64_t node_id, struct error *err) MUST_CHECK;
+/* [{node_id, url, backup_url, receipt_key, receipt_keys, seal_key, enabled}] */
 json_t *db_nodes(struct db_client *client, struct error *err) MUST_CHECK;
 
 /* {deployment_id, schema_version, coordinators: [...], rounds_by_state: {state: count}, newest_rounds: [...]}, at most

@@ -11,7 +11,7 @@ static const char TICK[] = "SELECT * FROM quorate_worker.tick($1, $2, $3, $4)";
 static const char CLAIM[] = "SELECT * FROM quorate_worker.claim($1, $2, $3, $4)";
 static const char ENVELOPES[] = "SELECT * FROM quorate_worker.envelopes($1, $2)";
 static const char RESERVE[] = "SELECT * FROM quorate_worker.reserve($1, $2, $3, $4, $5)";
-static const char RECORD[] = "SELECT * FROM quorate_worker.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+static const char RECORD[] = "SELECT * FROM quorate_worker.record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 static const char SETTLE[] = "SELECT * FROM quorate_worker.settle($1, $2, $3)";
 const char *const worker_statements[] = {TICK, CLAIM, ENVELOPES, RESERVE, RECORD, SETTLE, NULL};
 
@@ -217,12 +217,13 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
                         const struct attempt_record *records, size_t count) {
     struct db_params params = {0};
     struct db_array *outcomes = &scratch->array[4], *statuses = &scratch->array[5];
-    struct db_array *retries = &scratch->array[6], *receipts = &scratch->array[7];
+    struct db_array *retries = &scratch->array[6], *receipts = &scratch->array[7], *keys = &scratch->array[8];
     start_keys(scratch);
     db_array_start(outcomes, DB_TEXT);
     db_array_start(statuses, DB_INT2);
     db_array_start(retries, DB_INT8);
     db_array_start(receipts, DB_BYTEA);
+    db_array_start(keys, DB_INT2);
     for (size_t i = 0; i < count; i++) {
         const struct attempt_record *record = &records[i];
         add_key(scratch, &record->key);
@@ -237,10 +238,12 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
         } else {
             db_array_add_null(retries);
         }
-        if (record->has_receipt) {
+        if (record->key_no > 0) {
             db_array_add_bytes(receipts, record->receipt.bytes, record->receipt.size);
+            db_array_add_int2(keys, record->key_no);
         } else {
             db_array_add_null(receipts);
+            db_array_add_null(keys);
         }
     }
     db_param_int4(&params, instance);
@@ -248,7 +251,8 @@ bool worker_send_record(struct db_session *session, struct worker_scratch *scrat
     return finish_keys(&params, scratch) && db_param_array(&params, DB_TEXT_ARRAY, outcomes, NULL) &&
            db_param_array(&params, DB_INT2_ARRAY, statuses, NULL) &&
            db_param_array(&params, DB_INT8_ARRAY, retries, NULL) &&
-           db_param_array(&params, DB_BYTEA_ARRAY, receipts, NULL) && db_session_send(session, RECORD, &params);
+           db_param_array(&params, DB_BYTEA_ARRAY, receipts, NULL) &&
+           db_param_array(&params, DB_INT2_ARRAY, keys, NULL) && db_session_send(session, RECORD, &params);
 }
 
 bool worker_send_escalate(struct db_session *session, struct worker_scratch *scratch, int32_t instance,

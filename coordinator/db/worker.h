@@ -55,15 +55,15 @@ struct attempt_record {
     struct attempt_key key;
     enum outcome outcome;
     int16_t http_status; /* 0: none */
-    bool has_receipt;
-    int64_t retry_us; /* until the route's next attempt; negative: none */
+    int16_t key_no;      /* which of its node's keys signed the receipt, counted from 1; 0: there is no receipt */
+    int64_t retry_us;    /* until the route's next attempt; negative: none */
     struct signature receipt;
     uint64_t counted_by; /* the caller's own mark */
 };
 
 /* Scratch arrays of one session's calls. Start from a struct of zeros. */
 struct worker_scratch {
-    struct db_array array[8];
+    struct db_array array[9];
 };
 void worker_scratch_free(struct worker_scratch *scratch);
 
@@ -150,7 +150,8 @@ struct links_row {
 struct node_version_row {
     int32_t version;
     int node_id;
-    const char *url, *backup_url, *receipt_key; /* backup_url may be NULL */
+    const char *url, *backup_url; /* backup_url may be NULL */
+    const char *receipt_key;      /* of several keys, newest first, with one blank between them */
 };
 
 /* One route of a delivery as the database has it. */

@@ -39,13 +39,11 @@ static void parcel_free(struct parcel *parcel) {
     free(parcel);
 }
 
-static bool receipt_verified(const struct parcel *parcel, const struct http_answer *answer, struct signature *receipt) {
-    const struct node *node = parcel->node;
-    return answer->end == HTTP_ANSWERED && answer->status >= 200 && answer->status < 300 &&
-           signature_parse(answer->receipt, receipt) &&
-           (node->symmetric ? node->secret != NULL && /* it may have been taken away meanwhile */
-                                  receipt_verify_v1(node->secret, &parcel->envelope, parcel->sha256, receipt)
-                            : receipt_verify(&node->receipt_key, &parcel->envelope, parcel->sha256, receipt));
+/* By which of its node's keys the answer brings a receipt; 0: by none. */
+static int16_t receipt_key(const struct parcel *parcel, const struct http_answer *answer, struct signature *receipt) {
+    bool there = answer->end == HTTP_ANSWERED && answer->status >= 200 && answer->status < 300 &&
+                 signature_parse(answer->receipt, receipt);
+    return there ? node_signer(parcel->node, &parcel->envelope, parcel->sha256, receipt) : 0;
 }
 
 /* Signs with what the node knows us by; NULL, or why the request must not leave. */
@@ -103,8 +101,8 @@ static void node_acked(struct track *track) {
 static void finish(struct parcel *parcel, const struct http_answer *answer) {
     struct coordinator *c = parcel->coordinator;
     struct attempt_record record = {.key = parcel->key, .http_status = (int16_t)answer->status, .retry_us = -1};
-    record.has_receipt = receipt_verified(parcel, answer, &record.receipt);
-    record.outcome = judge_answer(answer, record.has_receipt);
+    record.key_no = receipt_key(parcel, answer, &record.receipt);
+    record.outcome = judge_answer(answer, record.key_no > 0);
     parcel->answered = answer->end == HTTP_ANSWERED;
     crash_point("answered");
     metrics_attempt(&c->metrics, parcel->key.route, record.outcome,

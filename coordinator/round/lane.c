@@ -45,7 +45,7 @@ void lane_record(struct lane *lane, const struct attempt_record *record) {
         counted.counted_by = round->serial;
     }
     records_add(&lane->records, &counted);
-    if (round == NULL || !record->has_receipt || !round_awaits_more_acks(round)) {
+    if (round == NULL || record->key_no == 0 || !round_awaits_more_acks(round)) {
         lane->urgent = true;
     } else if (!lane->urgent && !ev_is_active(&lane->patience)) {
         ev_timer_set(&lane->patience, PATIENCE_S, 0.);

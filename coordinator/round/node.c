@@ -2,6 +2,7 @@
  * healthy one. */
 #include "round/node.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
@@ -62,32 +63,70 @@ static bool node_known(const struct node_book *book, const struct node *node) {
     return other != NULL;
 }
 
-/* A node's key, or the secret whose id stands in its place. What is wrong with it is told once a version; requests to
- * it fail without being sent. */
-static void take_key(const struct node_book *book, struct node *node, const char *receipt_key) {
-    node->symmetric = secret_id_valid(receipt_key);
-    node->obstacle = NULL;
-    if (node->symmetric) {
-        memmove(node->secret_id, receipt_key, sizeof node->secret_id); /* it may be the same */
-        node->secret = secret_set_find(book->secrets, node->node_id, receipt_key);
-        node->obstacle = node->secret == NULL ? "the secret of the node is missing" : NULL;
-    } else if (!public_key_parse(receipt_key, &node->receipt_key, NULL)) {
+static void tell_key(const struct node *node, const char *event, const char *text, const char *hint) {
+    char key[128];
+    log_event(LOG_WARN, event, "node=%d key=%s hint=\"%s\"", node->node_id, log_quote(text, key, sizeof key), hint);
+}
+
+static void take_secret(const struct node_book *book, struct node *node, const char *id) {
+    memmove(node->secret_id, id, sizeof node->secret_id); /* it may be the same */
+    node->secret = secret_set_find(book->secrets, node->node_id, id);
+    node->obstacle = node->secret == NULL ? "the secret of the node is missing" : NULL;
+    if (node->obstacle != NULL) {
+        tell_key(node, "secret_missing", id, "start it with --node-secrets FILE that has it");
+    }
+}
+
+/* Keys with one blank between them. One that cannot be used is told, and leaves the others in force. */
+static void take_public_keys(struct node *node, const char *text) {
+    char one[PUBLIC_KEY_TEXT + 2];
+    for (int16_t number = 1; number <= NODE_KEYS_MAX && *text != '\0'; number++) {
+        size_t length = strcspn(text, " ");
+        struct node_key *key = &node->keys[node->key_count];
+        (void)snprintf(one, sizeof one, "%.*s", (int)(length < sizeof one ? length : sizeof one - 1), text);
+        if (public_key_parse(one, &key->key, NULL)) {
+            key->number = number;
+            node->key_count++;
+        } else {
+            tell_key(node, "key_unusable", one, "add the node again with the key that quorate keygen printed for it");
+        }
+        text += length;
+        text += *text == ' ';
+    }
+    if (node->key_count == 0) {
         node->obstacle = "the key of the node is no Ed25519 key: no receipt could count";
     }
-    if (node->obstacle != NULL) {
-        char key[128];
-        log_event(LOG_WARN, node->symmetric ? "secret_missing" : "key_unusable", "node=%d key=%s hint=\"%s\"",
-                  node->node_id, log_quote(receipt_key, key, sizeof key),
-                  node->symmetric ? "start it with --node-secrets FILE that has it"
-                                  : "add the node again with the key that quorate keygen printed for it");
+}
+
+/* A node's keys, or the secret whose id stands in their place. What is wrong with them is told once a version; if none
+ * is left, requests to it fail without being sent. */
+static void take_keys(const struct node_book *book, struct node *node, const char *receipt_key) {
+    node->symmetric = secret_id_valid(receipt_key);
+    if (node->symmetric) {
+        take_secret(book, node, receipt_key);
+    } else {
+        take_public_keys(node, receipt_key);
     }
+}
+
+int16_t node_signer(const struct node *node, const struct envelope_key *envelope,
+                    const unsigned char digest[SHA256_BYTES], const struct signature *receipt) {
+    if (node->symmetric) { /* its secret may have been taken away meanwhile */
+        return node->secret != NULL && receipt_verify_v1(node->secret, envelope, digest, receipt);
+    }
+    for (int i = 0; i < node->key_count; i++) {
+        if (receipt_verify(&node->keys[i].key, envelope, digest, receipt)) {
+            return node->keys[i].number;
+        }
+    }
+    return 0;
 }
 
 void node_book_take_secrets(struct node_book *book, const struct secret_set *secrets) {
     book->secrets = secrets;
     for (struct node *node = book->nodes; node != NULL; node = node->hh.next) {
         if (node->symmetric) {
-            take_key(book, node, node->secret_id);
+            take_secret(book, node, node->secret_id);
         }
     }
 }
@@ -122,7 +161,7 @@ bool node_add(struct node_book *book, const struct node_version_row *row) {
         free(node);
         return false;
     }
-    take_key(book, node, row->receipt_key);
+    take_keys(book, node, row->receipt_key);
     take_pin(book, node);
     if (!node_known(book, node)) {
         node->route[ROUTE_PRIMARY]->nodes++;

@@ -15,6 +15,7 @@
 #include "transport/pins.h"
 #include "wire/key.h"
 #include "wire/secret.h"
+#include "wire/webhook.h"
 
 struct track;
 
@@ -33,13 +34,22 @@ struct endpoint {
     char url[];
 };
 
+enum { NODE_KEYS_MAX = 8 };
+
+/* A key that a node may sign receipts with, and which one of the version's that is, counted from 1. */
+struct node_key {
+    int16_t number;
+    struct public_key key;
+};
+
 /* An immutable node version. */
 struct node {
     UT_hash_handle hh;
     int32_t version;
     int node_id;
-    bool symmetric;                      /* it shares a secret with us; else it has a key of its own */
-    struct public_key receipt_key;       /* unless symmetric */
+    bool symmetric;                      /* it shares a secret with us; else it has keys of its own */
+    int key_count;                       /* those that can be used; 0 if symmetric */
+    struct node_key keys[NODE_KEYS_MAX]; /* newest first */
     const struct secret *secret;         /* if symmetric; NULL with an obstacle */
     char secret_id[SECRET_ID_TEXT + 1];  /* if symmetric */
     const char *pin;                     /* the public keys that its certificates may have; NULL: any */
@@ -64,6 +74,9 @@ const struct node *node_find(struct node_book *book, int32_t version);
 bool node_add(struct node_book *book, const struct node_version_row *row) MUST_CHECK;
 /* Other secrets from now on, for the nodes that are known, too; those before are not used any more. */
 void node_book_take_secrets(struct node_book *book, const struct secret_set *secrets);
+/* Which of the node's keys made the receipt, counted from 1; 0: none of them. */
+int16_t node_signer(const struct node *node, const struct envelope_key *envelope,
+                    const unsigned char digest[SHA256_BYTES], const struct signature *receipt) MUST_CHECK;
 /* Why nothing can be sent to the node on the endpoint of a route; NULL: nothing is in the way. */
 const char *node_obstacle(const struct node *node, const struct endpoint *endpoint);
 void node_book_free(struct node_book *book);

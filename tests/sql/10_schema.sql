@@ -2,12 +2,12 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(47);
+SELECT plan(51);
 
 SELECT has_schema(s, format('schema %s', s)) FROM unnest(ARRAY['quorate', 'quorate_store', 'quorate_worker']) s;
 SELECT has_table('quorate_store', t, format('table %s', t))
   FROM unnest(ARRAY['deployment', 'node_version', 'node', 'ledger', 'coordinator', 'round', 'delivery', 'envelope', 'attempt', 'ack',
-                    'rejection']) t;
+                    'rejection', 'node_key']) t;
 SELECT enum_has_labels('quorate_store', 'round_state', ARRAY['open', 'complete', 'stalled', 'cancelled', 'dead_lettered']);
 SELECT enum_has_labels('quorate_store', 'outcome',
     ARRAY['ack', 'timeout', 'connect_error', 'http_error', 'bad_receipt', 'refused', 'in_doubt', 'unsent']);
@@ -47,6 +47,8 @@ SELECT results_eq(
     ('cancel_round', 'round_id text, reason text', 0, 'boolean'),
     ('prune_rounds', 'ended_before timestamp with time zone, max_rounds integer', 1, 'bigint'),
     ('add_node', 'node_id integer, url text, receipt_key text, backup_url text, seal_key text', 2, 'void'),
+    ('add_node_key', 'node_id integer, key text, valid_from timestamp with time zone, valid_until timestamp with time zone', 2, 'void'),
+    ('revoke_node_key', 'node_id integer, key text', 0, 'void'),
     ('set_node_enabled', 'node_id integer, enabled boolean', 0, 'void')) f (name, arguments, defaults, result);
 
 -- Views for auditors: at least these columns.
@@ -62,7 +64,8 @@ SELECT is_empty(format(
     ('acks', '{round_id,node_id,route,attempt,acked_at,in_quorum,late,receipt,receipt_key,third_party}'),
     ('rejections', '{rejected_at,round_id,node_id,nonce,verdict,rejected_for}'),
     ('dead_letters', '{round_id,reason,closed_at,acked,quorum}'),
-    ('nodes', '{node_id,url,backup_url,receipt_key,enabled,seal_key}'),
+    ('nodes', '{node_id,url,backup_url,receipt_key,enabled,seal_key,receipt_keys}'),
+    ('node_keys', '{node_id,key,use,valid_from,valid_until,revoked_at,state}'),
     ('coordinators', '{coordinator,instance_id,started_at,heartbeat_at,alive,open_rounds}'),
     ('deployment', '{deployment_id,schema_version}')) v (name, columns);
 SELECT bag_eq(

@@ -44,6 +44,7 @@ CREATE TEMP TABLE before AS SELECT p.oid, p.proname FROM pg_proc p WHERE p.prona
 \ir ../../sql/10_internal.sql
 \ir ../../sql/15_views.sql
 \ir ../../sql/20_nodes.sql
+\ir ../../sql/21_node_keys.sql
 \ir ../../sql/30_open.sql
 \ir ../../sql/31_distribute.sql
 \ir ../../sql/32_submit.sql

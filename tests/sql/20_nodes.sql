@@ -10,9 +10,9 @@ SELECT lives_ok($$ SELECT quorate.add_node(node_id => 2, url => 'https://n2.test
 SELECT lives_ok($$ SELECT quorate.add_node(32767, 'http://n/', pg_temp.key()) $$, 'the highest id');
 SELECT results_eq(
     'SELECT * FROM quorate.nodes ORDER BY node_id',
-    $$ VALUES (1, 'http://n1.test/', NULL, pg_temp.key(), true, NULL),
-              (2, 'https://n2.test:8443/v1/a?b=c%20d&e=(f)', 'http://[2001:db8::2]:80/', pg_temp.key(), true, NULL),
-              (32767, 'http://n/', NULL, pg_temp.key(), true, NULL) $$, 'the view shows them, enabled');
+    $$ VALUES (1, 'http://n1.test/', NULL, pg_temp.key(), true, NULL, ARRAY[pg_temp.key()]),
+              (2, 'https://n2.test:8443/v1/a?b=c%20d&e=(f)', 'http://[2001:db8::2]:80/', pg_temp.key(), true, NULL, ARRAY[pg_temp.key()]),
+              (32767, 'http://n/', NULL, pg_temp.key(), true, NULL, ARRAY[pg_temp.key()]) $$, 'the view shows them, enabled');
 
 -- An existing id: replaces its URLs and makes this its current key.
 

@@ -2,14 +2,14 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(51);
+SELECT plan(63);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.join_as('one') AS me \gset
 SELECT chained FROM quorate_worker.chain(1000, NULL) \gset
 SELECT results_eq('SELECT kind::text, key FROM quorate_store.history ORDER BY seq',
-    $$ VALUES ('began', 0::bigint), ('deployment', 0), ('node_version', 1), ('node', 1), ('node_version', 2), ('node', 2), ('node_version', 3), ('node', 3),
-              ('coordinator', 1), ('imported', 0) $$, 'the chain begins with what is there before any round');
+    $$ VALUES ('began', 0::bigint), ('deployment', 0), ('node_version', 1), ('node', 1), ('node_key', 1), ('node_version', 2), ('node', 2), ('node_key', 2),
+              ('node_version', 3), ('node', 3), ('node_key', 3), ('coordinator', 1), ('imported', 0) $$, 'the chain begins with what is there before any round');
 CREATE FUNCTION pg_temp.due() RETURNS text LANGUAGE sql AS
     $$ SELECT COALESCE(string_agg(format('%s %s', kind, key), ', ' ORDER BY due_no), '') FROM quorate_store.history_due $$;
 CREATE FUNCTION pg_temp.chain(p_max int DEFAULT 1000) RETURNS text LANGUAGE sql AS $$
@@ -67,6 +67,41 @@ SELECT pg_temp.record(:me, 'quick', 1, 'ack') \g /dev/null
 SELECT quorate.prune_rounds('infinity') \g /dev/null
 SELECT pg_temp.chain() \g /dev/null
 SELECT is(pg_temp.kinds(5), 'settled, pruned', 'from the digests that its deletion noted');
+
+-- Keys: each change of a window is a record that the chain keeps; what has none of the new columns looks as it did before they came.
+
+SELECT pg_temp.chain() \g /dev/null
+CREATE FUNCTION pg_temp.k(p_i int) RETURNS text LANGUAGE sql AS $$ SELECT 'whpk_' || encode(sha256(p_i::text::bytea), 'base64') $$;
+CREATE FUNCTION pg_temp.newest(p_kind text, p_key bigint) RETURNS text LANGUAGE sql AS
+    $$ SELECT h.record FROM quorate.history_entries(0, 1000) h WHERE h.kind = p_kind AND h.key = p_key ORDER BY h.seq DESC LIMIT 1 $$;
+SELECT is(pg_temp.newest('node', 2), '{"kind" : "node", "node_id" : 2, "current_version" : 2, "enabled" : true}', 'a node without windows');
+SELECT is(pg_temp.newest('node_version', 2), format('{"kind" : "node_version", "version" : 2, "node_id" : 2, "url" : "http://n2.test/", "backup_url" : null, '
+    '"receipt_key" : "%s", "seal_key" : null, "created_at" : %s}', pg_temp.key(), quorate_store.us(created_at)), 'a version with one key')
+  FROM quorate_store.node_version WHERE version = 2;
+SELECT quorate.add_node_key(2, pg_temp.k(1), valid_until => '2100-01-01 00:00:00+00') \g /dev/null
+SELECT max(key_no) AS key_no FROM quorate_store.node_key \gset
+SELECT is(pg_temp.due(), format('node_key %s, node_version 4, node 2', :key_no), 'another key: its window, a version, the node');
+SELECT pg_temp.chain() \g /dev/null
+SELECT is(pg_temp.newest('node', 2), '{"kind" : "node", "node_id" : 2, "current_version" : 4, "enabled" : true, "keys_until" : 4102444800000000}',
+          'the node with the end of its version');
+SELECT matches(pg_temp.newest('node_version', 4), format('"receipt_key" : "%s", .*, "other_keys" : \["%s"\]}$', replace(pg_temp.k(1), '+', '\+'), pg_temp.key()),
+               'the version with both keys');
+SELECT matches(pg_temp.newest('node_key', :key_no), '"valid_until" : 4102444800000000, "revoked_at" : null', 'the key with its window');
+SELECT pg_temp.submit('signed', 2, '{1,2}') \g /dev/null
+SELECT pg_temp.claim_all(:me) \g /dev/null
+SELECT pg_temp.record(:me, 'signed', 1, 'ack') \g /dev/null
+SELECT is(state, 'complete', 'a receipt by the older key') FROM quorate_worker.record(:me, true, ARRAY[pg_temp.no('signed')], '{2}', '{primary}', '{1}', '{ack}', '{200}',
+    ARRAY[NULL::bigint], ARRAY[pg_temp.receipt(2)], '{2}');
+SELECT quorate.revoke_node_key(2, pg_temp.key()) \g /dev/null
+SELECT quorate.revoke_node_key(2, pg_temp.k(1)) \g /dev/null
+SELECT pg_temp.chain() \g /dev/null
+SELECT matches(pg_temp.newest('node', 2), '"keys_until" : "-infinity"}$', 'a node without a valid key');
+SELECT doesnt_match(pg_temp.newest('node_key', :key_no), '"revoked_at" : null', 'a key that was revoked');
+SELECT is((h.record::json -> 'acks' -> 1 ->> 'receipt_key'), pg_temp.key(), 'the record of the round names the key that signed')
+  FROM quorate.history_of('signed') h WHERE h.kind = 'settled';
+SELECT is_empty('SELECT * FROM quorate.history_entries(0, 1000) WHERE verdict NOT IN (''row'', ''kept'', ''gone'')', 'it fits');
+SELECT is_empty('SELECT * FROM quorate.history_gaps(0, 1000) WHERE source IS NOT NULL', 'and nothing is missing');
+SELECT quorate.add_node(2, 'http://n2.test/', pg_temp.k(2)) \g /dev/null
 
 -- The records and the chain.
 

@@ -2,13 +2,20 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(242);
+SELECT plan(269);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 4, true) \gset
 SELECT pg_temp.join_as('one') AS me \gset
 SELECT pg_temp.join_as('gone') AS gone \gset
 SELECT quorate_worker.leave(:gone) \gset
+
+-- Keys of node 3: one that has ended, one that was revoked, one that is to begin.
+CREATE FUNCTION pg_temp.k(p_i int) RETURNS text LANGUAGE sql AS $$ SELECT 'whpk_' || encode(sha256(p_i::text::bytea), 'base64') $$;
+INSERT INTO quorate_store.node_key (node_id, key, valid_from, valid_until) VALUES (3, pg_temp.k(1), now() - interval '2 h', now() - interval '1 h');
+INSERT INTO quorate_store.node_key (node_id, key, valid_from) VALUES (3, pg_temp.k(2), now() - interval '2 h');
+SELECT quorate.revoke_node_key(3, pg_temp.k(2)) \g /dev/null
+SELECT quorate.add_node_key(3, pg_temp.k(3), now() + interval '1 h') \g /dev/null
 
 -- One round of each kind.
 
@@ -50,7 +57,7 @@ SELECT is(count(*)::int, 11, 'eleven rounds') FROM quorate.rounds;
 CREATE TEMP TABLE hostile (i serial, sql text);
 INSERT INTO hostile (sql)
 SELECT format('TRUNCATE quorate_store.%I CASCADE', t)
-  FROM unnest(ARRAY['deployment', 'node_version', 'node', 'ledger', 'coordinator', 'round', 'delivery', 'envelope', 'attempt', 'ack', 'rejection']) t;
+  FROM unnest(ARRAY['deployment', 'node_version', 'node', 'ledger', 'coordinator', 'round', 'delivery', 'envelope', 'attempt', 'ack', 'rejection', 'node_key']) t;
 INSERT INTO hostile (sql) VALUES
     ('TRUNCATE quorate_store.rejection RESTART IDENTITY'),
     -- What is permanent.
@@ -248,7 +255,34 @@ INSERT INTO hostile (sql) VALUES
     ($$INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at) VALUES ({cancelled}, 1, 'primary', 1, 1, clock_timestamp())$$),
     ($$INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at) VALUES ({settled}, 1, 'primary', 2, 1, clock_timestamp())$$),
     ($$INSERT INTO quorate_store.attempt (round_no, node_id, route, attempt, owner, reserved_at) VALUES (4711, 1, 'primary', 1, 1, clock_timestamp())$$),
+    -- Keys.
+    ($$DELETE FROM quorate_store.node_key$$),
+    ($$DELETE FROM quorate_store.node_key WHERE key = pg_temp.k(1)$$),
+    ($$UPDATE quorate_store.node_key SET key = pg_temp.k(9) WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET node_id = 2 WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET key_no = DEFAULT WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET valid_from = valid_from - interval '1 s' WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET added_at = added_at - interval '1 s' WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET valid_until = valid_from - interval '1 s' WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET valid_until = 'infinity' WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_key SET valid_until = NULL WHERE key = pg_temp.k(1)$$),
+    ($$UPDATE quorate_store.node_key SET valid_until = valid_until + interval '2 h' WHERE key = pg_temp.k(1)$$),
+    ($$UPDATE quorate_store.node_key SET valid_until = now() - interval '1 s' WHERE key = pg_temp.key() AND node_id = 3$$),
+    ($$UPDATE quorate_store.node_key SET revoked_at = NULL WHERE key = pg_temp.k(2)$$),
+    ($$UPDATE quorate_store.node_key SET revoked_at = revoked_at + interval '1 h' WHERE key = pg_temp.k(2)$$),
+    ($$UPDATE quorate_store.node_key SET valid_until = now() WHERE key = pg_temp.k(2)$$),
+    ($$INSERT INTO quorate_store.node_key (node_id, key, valid_from) VALUES (3, pg_temp.k(2), now() + interval '1 h')$$),
+    ($$INSERT INTO quorate_store.node_key (node_id, key, valid_from) VALUES (3, 'whsk_' || repeat('A', 43) || '=', now())$$),
+    ($$INSERT INTO quorate_store.node_key (node_id, key, valid_from) SELECT node_id, key, valid_from FROM quorate_store.node_key WHERE key = pg_temp.k(3)$$),
+    ($$UPDATE quorate_store.node_version SET other_keys = ARRAY[pg_temp.k(9)] WHERE node_id = 1$$),
+    ($$INSERT INTO quorate_store.node_version (node_id, url, receipt_key, other_keys) VALUES (1, 'http://n/', 'whid_0123456789abcdef', ARRAY[pg_temp.k(9)])$$),
+    ($$INSERT INTO quorate_store.node_version (node_id, url, receipt_key, other_keys) VALUES (1, 'http://n/', pg_temp.key(), ARRAY['whid_0123456789abcdef'])$$),
+    ($$INSERT INTO quorate_store.node_version (node_id, url, receipt_key, other_keys) VALUES (1, 'http://n/', pg_temp.key(), ARRAY[pg_temp.k(9), NULL])$$),
+    ($$INSERT INTO quorate_store.node_version (node_id, url, receipt_key, other_keys) SELECT 1, 'http://n/', pg_temp.key(), array_agg(pg_temp.k(i)) FROM generate_series(1, 8) i$$),
+    ($$UPDATE quorate_store.node SET keys_until = 'infinity'$$),
     -- Acks.
+    ($$UPDATE quorate_store.ack SET key_no = 2 WHERE round_no = {open}$$),
+    ($$INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt, key_no) VALUES ({open}, 2, 'primary', 1, clock_timestamp(), false, pg_temp.receipt(2), 2)$$),
     ($$UPDATE quorate_store.ack SET late = true WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.ack SET receipt = pg_temp.receipt(9) WHERE round_no = {open}$$),
     ($$UPDATE quorate_store.ack SET node_id = 2 WHERE round_no = {open}$$),
@@ -331,7 +365,8 @@ CREATE FUNCTION pg_temp.facts() RETURNS text LANGUAGE sql AS $$
         SELECT 'l' || l::text FROM quorate_store.ledger l UNION ALL SELECT 'r' || r::text FROM quorate_store.round r
         UNION ALL SELECT 'd' || d::text FROM quorate_store.delivery d UNION ALL SELECT 'e' || e::text FROM quorate_store.envelope e
         UNION ALL SELECT 'a' || a::text FROM quorate_store.attempt a UNION ALL SELECT 'k' || k::text FROM quorate_store.ack k
-        UNION ALL SELECT 'j' || j::text FROM quorate_store.rejection j UNION ALL SELECT 'v' || v::text FROM quorate_store.node_version v) x (f)
+        UNION ALL SELECT 'j' || j::text FROM quorate_store.rejection j UNION ALL SELECT 'v' || v::text FROM quorate_store.node_version v
+        UNION ALL SELECT 'y' || y::text FROM quorate_store.node_key y) x (f)
 $$;
 SELECT pg_temp.facts() AS facts \gset
 SELECT ok(state LIKE '23%', format('%s: %s', state, regexp_replace(h.sql, '\s+', ' ', 'g')))

@@ -180,6 +180,58 @@ static void a_node_whose_key_cannot_be_used_is_known_and_gets_nothing(void **sta
     fake_stop(&c);
 }
 
+#define FIRST_KEY  "whpk_Kay64UG8yvCyLhqU000LxzYeUm0L/hLIl5S8kyKWbdc="
+#define SECOND_KEY "whpk_A6EHv/POEL4dcN0Y50vAmWfk1jCbpQ1fHdyGZBJVMbg="
+#define NO_KEY     "whpk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
+
+/* Each receipt is verified under all keys of the version, and it is told which of them it was. */
+static void a_receipt_by_any_key_of_the_version_counts(void **state) {
+    (void)state;
+    static const char *const SECRETS[] = {
+        "whsk_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8prLrhQbzK8LIuGpTTTQvHNh5SbQv+EsiXlLyTIpZt1w==",
+        "whsk_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8DoQe/884Qvh1w3RjnS8CZZ+TWMJulDV8d3IZkElUxuA=="};
+    static const struct {
+        const char *keys;
+        int signer[COUNT(SECRETS)];
+        bool obstacle;
+    } cases[] = {
+        {FIRST_KEY, {1, 0}, false},
+        {FIRST_KEY " " SECOND_KEY, {1, 2}, false},
+        {SECOND_KEY " " FIRST_KEY, {2, 1}, false},
+        {NO_KEY " " FIRST_KEY, {2, 0}, false}, /* what cannot be used keeps its place */
+        {NO_KEY " whpk_ " SECOND_KEY " ", {0, 3}, false},
+        {FIRST_KEY SECOND_KEY, {0, 0}, true},
+        {FIRST_KEY "x " SECOND_KEY, {0, 2}, false},
+        {NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " FIRST_KEY, {8, 0}, false},
+        {NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " NO_KEY " " FIRST_KEY,
+         {0, 0},
+         true},
+        {"", {0, 0}, true},
+        {" ", {0, 0}, true},
+    };
+    struct coordinator c;
+    fake_start(&c, SLOTS);
+    const struct envelope_key envelope = {.deployment = "d", .round_id = "r", .node_id = 1, .nonce = 7};
+    const unsigned char digest[SHA256_BYTES] = {1}, other[SHA256_BYTES] = {2};
+    for (int i = 0; i < (int)COUNT(cases); i++) {
+        const struct node_version_row row = {
+            .version = i + 1, .node_id = 1, .url = "http://n/", .receipt_key = cases[i].keys};
+        assert_true(node_add(&c.nodes, &row));
+        const struct node *node = node_find(&c.nodes, i + 1);
+        assert_int_equal(node->obstacle != NULL, cases[i].obstacle);
+        for (size_t j = 0; j < COUNT(SECRETS); j++) {
+            struct secret_key *key = secret_key_parse(SECRETS[j], NULL);
+            struct signature receipt;
+            assert_non_null(key);
+            receipt_sign(key, &envelope, digest, &receipt);
+            assert_int_equal(node_signer(node, &envelope, digest, &receipt), cases[i].signer[j]);
+            assert_int_equal(node_signer(node, &envelope, other, &receipt), 0);
+            secret_key_free(key);
+        }
+    }
+    fake_stop(&c);
+}
+
 /* A node version is known all the same: its requests fail, and a round with other nodes goes on. */
 static void a_secret_that_is_missing_is_no_other_one(void **state) {
     (void)state;
@@ -403,6 +455,7 @@ int main(void) {
         cmocka_unit_test(endpoints_are_shared_by_url_and_by_nothing_else),
         cmocka_unit_test(a_claim_under_way_keeps_its_slots),
         cmocka_unit_test(a_node_whose_key_cannot_be_used_is_known_and_gets_nothing),
+        cmocka_unit_test(a_receipt_by_any_key_of_the_version_counts),
         cmocka_unit_test(a_secret_that_is_missing_is_no_other_one),
         cmocka_unit_test(secrets_that_are_read_again),
         cmocka_unit_test(room_for_claims),

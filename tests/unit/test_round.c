@@ -32,7 +32,7 @@ static void assert_record(const struct coordinator *c, int64_t round_no, enum ro
     assert_int_equal(record->key.route, route);
     assert_int_equal(record->key.attempt, attempt);
     assert_string_equal(outcome_name(record->outcome), outcome_name(outcome));
-    assert_false(record->has_receipt);
+    assert_int_equal(record->key_no, 0);
     assert_true(record->retry_us < 0);
 }
 
