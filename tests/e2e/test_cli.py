@@ -200,10 +200,10 @@ def test_node(cli):
     assert cli.json("node", "add", "32767", "--url", "https://b.example/", "--key", key, "--backup-url",
                     "http://c.example/") == {"node_id": 32767}
     assert cli.json("node", "list") == [
-        {"node_id": 7, "url": "http://a.example:81/x", "backup_url": None, "receipt_key": key, "seal_key": None,
-         "enabled": True},
+        {"node_id": 7, "url": "http://a.example:81/x", "backup_url": None, "receipt_key": key, "receipt_keys": [key],
+         "seal_key": None, "enabled": True},
         {"node_id": 32767, "url": "https://b.example/", "backup_url": "http://c.example/", "receipt_key": key,
-         "seal_key": None, "enabled": True}]
+         "receipt_keys": [key], "seal_key": None, "enabled": True}]
 
     cli("node", "disable", "7")
     cli("node", "add", "7", "--url", "http://d.example/", "--key", other)
@@ -214,6 +214,57 @@ def test_node(cli):
     assert lines[0].split() == ["NODE", "ENABLED", "URL", "BACKUP", "URL", "RECEIPT", "KEY", "SEAL", "KEY"]
     assert lines[1].split() == ["7", "yes", "http://d.example/", "-", other, "-"]
     assert len({line.index("http") for line in lines[1:]}) == 1  # aligned
+
+
+def test_node_keys(cli):
+    first, second, later = (wire.KeyPair().public_text for _ in range(3))
+    seal = "qbox_" + second[5:]
+    cli("node", "add", "7", "--url", "http://a.example/", "--key", first)
+    assert cli("node", "key", "add", "7", second) == ""
+    assert cli.json("node", "key", "add", "7", later, "--from", "2100-01-01T00:00:00Z", "--until", "2101-01-01T00:00:00Z") == {
+        "node_id": 7, "key": later}
+    cli("node", "key", "add", "7", seal)
+    listed = cli.json("node", "key", "list", "7")
+    assert listed == cli.json("node", "key", "list")
+    assert [(k["node_id"], k["key"], k["use"], k["state"]) for k in listed] == [
+        (7, first, "receipt", "valid"), (7, second, "receipt", "valid"), (7, seal, "seal", "valid"), (7, later, "receipt", "future")]
+    assert listed[3]["valid_from"].startswith("2100-01-01") and listed[3]["valid_until"].startswith("2101-01-01")
+    (node,) = cli.json("node", "list")
+    assert (node["receipt_key"], node["receipt_keys"], node["seal_key"]) == (second, [second, first], seal)
+    assert f" {second} and 1 more " in cli("node", "list")
+    cli("node", "key", "add", "7", second, "--until", "now")
+    assert cli.json("node", "key", "revoke", "7", first) == {"node_id": 7, "key": first}
+    lines = cli("node", "key", "list").splitlines()
+    assert lines[0].split() == ["NODE", "STATE", "USE", "VALID", "FROM", "VALID", "UNTIL", "REVOKED", "AT", "KEY"]
+    assert [line.split()[1] for line in lines[1:]] == ["revoked", "expired", "valid", "future"]
+    assert "no valid signing key" in cli.fails(6, "open", "r", "--quorum", "1")
+
+
+@pytest.mark.parametrize("code,arguments,mentioned", [
+    (6, ("add", "8", "KEY"), "unknown node 8"),
+    (6, ("revoke", "8", "KEY"), "unknown node 8"),
+    (6, ("list", "8"), "no node 8"),
+    (2, ("list", "0"), '"0"'),
+    (2, ("revoke", "7", "KEY"), "has no key"),
+    (2, ("add", "7"), "KEY"),
+    (2, ("add", "7", "whpk_short"), "whpk_"),
+    (2, ("add", "7", "qbox_short"), "qbox_"),
+    (2, ("add", "7", "whid_0123456789abcdef"), "add_node"),
+    (2, ("add", "7", "KEY", "--until", "2001-01-01T00:00:00Z"), "has passed"),
+    (2, ("add", "7", "KEY", "--from", "2001-01-01T00:00:00Z"), "has passed"),
+    (2, ("add", "7", "KEY", "--from", "soon"), '"soon"; write a time such as'),
+    (2, ("add", "7", "KEY", "--until", "infinity"), "out of range"),
+])
+def test_node_key_refuses(cli, code, arguments, mentioned):
+    cli("node", "add", "7", "--url", "http://a.example/", "--key", wire.KeyPair().public_text)
+    key = wire.KeyPair().public_text
+    assert mentioned in cli.fails(code, "node", "key", *(key if word == "KEY" else word for word in arguments))
+
+
+def test_node_key_shows_no_secret(cli):
+    for secret in (wire.KeyPair().secret_text, wire.Secret().secret_text):
+        for command in ("add", "revoke"):
+            assert secret[8:30] not in cli.fails(2, "node", "key", command, "7", secret)
 
 
 @pytest.mark.parametrize("code,arguments,mentioned", [

@@ -49,6 +49,13 @@ class Scene:
         db.wait_all_settled()
         db.rows("SELECT quorate.set_node_enabled(%s, false)", gone.node_id)
         db.rows("SELECT quorate.set_envelope_limit(1000000)")
+        # Keys with windows: one that ends, one that was revoked, one that signed beside another.
+        db.rows("SELECT quorate.add_node_key(%s, %s, NULL, '2100-01-01')", gone.node_id, wire.KeyPair().public_text)
+        revoked = wire.KeyPair().public_text
+        db.rows("SELECT quorate.add_node_key(%s, %s)", gone.node_id, revoked)
+        db.rows("SELECT quorate.revoke_node_key(%s, %s)", gone.node_id, revoked)
+        db.rows("SELECT quorate.add_node_key(%s, %s)", retried.node_id, wire.KeyPair().public_text)
+        db.wait_settled(db.submit(1, [retried], "rotated"))
         # A receipt that comes after its round has settled.
         self.record_late("stalled", gone)
         self.prune("old")
@@ -118,6 +125,7 @@ def test_every_change_of_every_column_is_found(scene):
     scene.play().end()
     told = scene.fits("--audit-key", scene.audit_key.public_text)
     assert "entries fit" in told and scene.audit_key.public_text in told
+    assert scene.db.one("SELECT count(*) FROM quorate_store.ack WHERE key_no > 1") > 0
     hand = Tamperer(scene.db.conninfo)
     assert scene.fits() == told
     missed, never, seen = [], [], set()
@@ -161,9 +169,10 @@ def test_every_deleted_and_every_inserted_row_is_found(scene):
                     missed.append((table, "deleted", place))
         if table == "deployment":
             continue
-        key, kind = next((c, k) for c, k in hand.columns(table) if c in ("round_no", "rejection_no", "version", "node_id", "instance_no", "seq", "checkpoint_no"))
+        key, kind = next((c, k) for c, k in hand.columns(table) if c in ("round_no", "rejection_no", "version", "key_no", "node_id", "instance_no", "seq", "checkpoint_no"))
         names = [c for c, _ in hand.columns(table)]
-        others = {"instance_id": "gen_random_uuid()", "nonce": "nonce + 1", "round_id": "round_id || 'x'"} if table != "rejection" else {}
+        others = {"instance_id": "gen_random_uuid()", "nonce": "nonce + 1", "round_id": "round_id || 'x'",
+                  "valid_from": "valid_from + interval '1 microsecond'"} if table != "rejection" else {}
         values = ", ".join(f'(SELECT max("{key}") + 1 FROM quorate_store."{table}")' if c == key else others.get(c, f'"{c}"') for c in names)
         with hand.undone(table):
             hand.run("INSERT INTO {} ", table, more=f'SELECT {values} FROM quorate_store."{table}" ORDER BY "{key}" DESC LIMIT 1')
@@ -250,7 +259,8 @@ def test_rows_that_were_cut_off_and_a_chain_that_was_made_anew_are_found_by_a_ch
                           "rejections = (SELECT max(rejection_no) FROM quorate_store.rejection)")
         hand.conn.execute("INSERT INTO quorate_store.history_due (due_no, key, kind) SELECT row_number() OVER (), x.key, x.kind FROM ("
                           "SELECT 0 AS key, 'deployment'::quorate_store.history_kind AS kind UNION ALL SELECT version, 'node_version' FROM quorate_store.node_version UNION ALL "
-                          "SELECT node_id, 'node' FROM quorate_store.node UNION ALL SELECT instance_no, 'coordinator' FROM quorate_store.coordinator) x")
+                          "SELECT node_id, 'node' FROM quorate_store.node UNION ALL SELECT key_no, 'node_key' FROM quorate_store.node_key UNION ALL "
+                          "SELECT instance_no, 'coordinator' FROM quorate_store.coordinator) x")
         while hand.all("SELECT chained FROM quorate_worker.chain(1000, NULL)")[0][0] > 0:
             pass
         scene.fits()  # nothing in the database tells any more
@@ -352,7 +362,8 @@ def test_rounds_of_before_the_history_are_taken_over(scene):
         conn.execute("UPDATE quorate_store.history_import SET next_round = 1, next_rejection = 1, rounds = (SELECT max(round_no) FROM quorate_store.ledger), "
                      "rejections = (SELECT max(rejection_no) FROM quorate_store.rejection)")
         conn.execute("INSERT INTO quorate_store.history_due (key, kind) SELECT 0, 'deployment'::quorate_store.history_kind UNION ALL SELECT version, 'node_version' FROM quorate_store.node_version "
-                     "UNION ALL SELECT node_id, 'node' FROM quorate_store.node UNION ALL SELECT instance_no, 'coordinator' FROM quorate_store.coordinator")
+                     "UNION ALL SELECT node_id, 'node' FROM quorate_store.node UNION ALL SELECT key_no, 'node_key' FROM quorate_store.node_key "
+                     "UNION ALL SELECT instance_no, 'coordinator' FROM quorate_store.coordinator")
     scene.fits()
     db.collect("escalated")
     scene.prune("stalled")
@@ -386,7 +397,7 @@ def test_an_exported_round_is_verified_offline(scene):
         changed = lab.folder / "changed.json"
         changed.write_bytes(text[:place] + bytes([text[place] ^ 1]) + text[place + 1:])
         assert offline(changed).returncode == 1, (place, text[place - 20:place + 20])
-    for round_id in ("old", "stalled", "cancelled", "fresh", "escalated"):
+    for round_id in ("old", "stalled", "cancelled", "fresh", "escalated", "rotated"):
         out = lab.processes.command("audit", "export", round_id, conninfo=scene.db.conninfo)
         assert out.returncode == 0 and "\n" not in out.stdout[:-1]
         (lab.folder / "any.json").write_text(out.stdout)

@@ -28,9 +28,10 @@ OTHER = {
     "timestamp with time zone": "{c} + interval '1 microsecond'", "interval": "{c} + interval '1 microsecond'",
     "bytea": "CASE WHEN {c} = '' THEN '\\x00' ELSE set_byte({c}, octet_length({c}) - 1, get_byte({c}, octet_length({c}) - 1) # 1) END",
     "uuid": "gen_random_uuid()", "smallint[]": "array_append({c}, 9::smallint)", "integer[]": "array_append({c}, 9)",
+    "text[]": "array_append({c}, 'x')",
     "json": "'{{}}'"}
 SOME = {"smallint": "1", "integer": "1", "bigint": "1", "boolean": "true", "text": "'x'", "timestamp with time zone": "now()",
-        "interval": "'1 s'", "bytea": "'x'", "smallint[]": "'{{1}}'", "integer[]": "'{{1}}'", "json": "'{{}}'", "name": "'mallory'"}
+        "interval": "'1 s'", "bytea": "'x'", "smallint[]": "'{{1}}'", "integer[]": "'{{1}}'", "text[]": "'{{x}}'", "json": "'{{}}'", "name": "'mallory'"}
 
 
 class Tamperer:
