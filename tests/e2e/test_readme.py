@@ -280,10 +280,10 @@ def test_every_command_and_option_named_exists(path):
     known = {name for name, _ in re.findall(r"^  ([a-z]+) +(\S.*)$", help_of("quorate"), flags=re.M)}
     for command in commands_in(path):
         program, *words = command.split()
-        names = [word for word in words[:2] if re.fullmatch(r"[a-z]+", word)] if program == "quorate" else []
+        names = [word for word in words[:3] if re.fullmatch(r"[a-z]+", word)] if program == "quorate" else []
         if program == "quorate" and words[0] != "--help":
             assert names and names[0] in known, f"{path.name}: there is no `{command}`"
-        text = help_of(program, *names[:2 if names[:1] in (["node"], ["audit"]) else 1])
+        text = help_of(program, *names[:3 if names[:2] == ["node", "key"] else 2 if names[:1] in (["node"], ["audit"]) else 1])
         for option in re.findall(r"(?<!\S)--[a-z-]+", command):
             assert f"{option} " in text or f"{option}\n" in text, f"{path.name}: `{command}`: {option} is unknown"
 
