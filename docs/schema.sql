@@ -567,7 +567,7 @@ CREATE VIEW quorate.nodes AS
      JOIN quorate_store.node_version v ON ((v.version = n.current_version)));
 
 COMMENT ON VIEW quorate.nodes IS 'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.
-receipt_keys: all keys whose receipts count, newest first; receipt_key: the first of them. Of a node without a valid key, the last ones. By which times that goes: node_keys.';
+receipt_keys: all keys whose receipts count, newest first; receipt_key: the first of them. Of a node without a valid key, the last ones. Since when and until when they are valid: node_keys.';
 
 CREATE VIEW quorate.rejections AS
  SELECT j.rejected_at,

@@ -114,7 +114,7 @@ SELECT n.node_id::int AS node_id, v.url, v.backup_url, v.receipt_key, n.enabled,
   FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version;
 COMMENT ON VIEW quorate.nodes IS
 'The custodians as they are now; rounds that are open keep what they were opened with. seal_key: what envelopes are sealed to; NULL: they are sent as they are.
-receipt_keys: all keys whose receipts count, newest first; receipt_key: the first of them. Of a node without a valid key, the last ones. By which times that goes: node_keys.';
+receipt_keys: all keys whose receipts count, newest first; receipt_key: the first of them. Of a node without a valid key, the last ones. Since when and until when they are valid: node_keys.';
 
 CREATE OR REPLACE VIEW quorate.node_keys AS
 SELECT k.node_id::int AS node_id, k.key, CASE WHEN starts_with(k.key, 'qbox_') THEN 'seal' ELSE 'receipt' END AS use, k.valid_from, k.valid_until,
