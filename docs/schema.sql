@@ -149,17 +149,6 @@ CREATE TABLE quorate_store.node_key (
     CONSTRAINT node_key_key_check CHECK ((key ~ '^(whpk_[A-Za-z0-9+/]{43}=|whid_[0-9a-f]{16}|qbox_[A-Za-z0-9+/]{43}=)$'::text))
 );
 
-CREATE TABLE quorate_store.rejection (
-    rejection_no bigint NOT NULL,
-    rejected_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    nonce bigint,
-    node_id integer,
-    verdict quorate_store.verdict NOT NULL,
-    round_id text NOT NULL COLLATE pg_catalog."C",
-    rejected_for name DEFAULT SESSION_USER NOT NULL,
-    CONSTRAINT rejection_verdict_check CHECK ((verdict <> ALL (ARRAY['accepted'::quorate_store.verdict, 'duplicate'::quorate_store.verdict])))
-);
-
 CREATE TABLE quorate_store.round (
     round_no bigint NOT NULL,
     opened_at timestamp with time zone NOT NULL,
@@ -190,6 +179,17 @@ CREATE TABLE quorate_store.round (
     require_sealed boolean DEFAULT false NOT NULL
 )
 WITH (fillfactor='60', autovacuum_vacuum_scale_factor='0.05', autovacuum_vacuum_insert_scale_factor='0.2');
+
+CREATE TABLE quorate_store.rejection (
+    rejection_no bigint NOT NULL,
+    rejected_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    nonce bigint,
+    node_id integer,
+    verdict quorate_store.verdict NOT NULL,
+    round_id text NOT NULL COLLATE pg_catalog."C",
+    rejected_for name DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT rejection_verdict_check CHECK ((verdict <> ALL (ARRAY['accepted'::quorate_store.verdict, 'duplicate'::quorate_store.verdict])))
+);
 
 CREATE TABLE quorate_store.ledger (
     round_no bigint NOT NULL,
@@ -891,10 +891,6 @@ CREATE TRIGGER envelope_frozen BEFORE UPDATE ON quorate_store.envelope FOR EACH 
 
 ALTER TABLE quorate_store.envelope ENABLE ALWAYS TRIGGER envelope_frozen;
 
-CREATE TRIGGER history_acked AFTER INSERT ON quorate_store.ack REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_acked();
-
-ALTER TABLE quorate_store.ack ENABLE ALWAYS TRIGGER history_acked;
-
 CREATE TRIGGER history_chained AFTER DELETE ON quorate_store.history_due REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION quorate_store.history_chained();
 
 ALTER TABLE quorate_store.history_due ENABLE ALWAYS TRIGGER history_chained;
@@ -1222,8 +1218,8 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.ack_belongs()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
--- quorate_store.ack_json(p_ack quorate_store.ack, p_key text, p_sha256 bytea)
---   returns json; stable
+-- quorate_store.ack_text(p_ack quorate_store.ack, p_key text, p_sha256 bytea)
+--   returns text; stable
 --
 -- quorate_store.adopt_keys(p_node_id smallint)
 --   returns void; volatile
@@ -1291,9 +1287,6 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.has_gone(p_key bigint, p_kind quorate_store.history_kind)
 --   returns boolean; stable
 --
--- quorate_store.history_acked()
---   returns trigger; volatile, set search_path=pg_catalog, pg_temp
---
 -- quorate_store.history_chained()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
@@ -1354,8 +1347,14 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.node_key_begins()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
+-- quorate_store.note_acked(p_round_no bigint, p_now timestamp with time zone)
+--   returns void; volatile
+--
 -- quorate_store.part(p_text text)
 --   returns bytea; stable
+--
+-- quorate_store.quoted(p_text text)
+--   returns text; stable
 --
 -- quorate_store.random_nonce()
 --   returns bigint; volatile
@@ -1366,8 +1365,11 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 -- quorate_store.record_outcomes(p_instance integer, p_now timestamp with time zone, p_which bigint[], p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[])
 --   returns void; volatile
 --
--- quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])
+-- quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[], p_whole boolean)
 --   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable, set jit=off
+--
+-- quorate_store.records_of(p_round_nos bigint[], p_gone quorate_store.round[], p_kinds quorate_store.history_kind[], p_whole boolean)
+--   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable, set enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_store.refresh_node(p_node_id smallint)
 --   returns void; volatile
@@ -1403,10 +1405,10 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
 --
 -- quorate_store.round_records(p_rounds quorate_store.round[], p_kinds quorate_store.history_kind[])
---   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable
 --
 -- quorate_store.round_work(p_round_nos bigint[])
---   returns SETOF quorate_store.work; volatile, set enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
+--   returns SETOF quorate_store.work; volatile, set enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off
 --
 -- quorate_store.rounds_without_record(p_from bigint, p_upto bigint)
 --   returns TABLE(key bigint, kind quorate_store.history_kind); stable, set jit=off
@@ -1460,16 +1462,16 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
 --
 -- quorate_worker.claim(p_instance integer, p_max integer, p_slots integer, p_busy integer[])
---   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.durability_warnings()
 --   returns TABLE(setting text, value text, risk text); stable, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
 --
 -- quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
---   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off; granted to quorate_coordinator
+--   returns TABLE(round_no bigint, node_id smallint, payload bytea); stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off; granted to quorate_coordinator
 --
 -- quorate_worker.escalate(p_instance integer, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--   returns TABLE(round_no bigint, state text, escalated boolean, first boolean, due boolean); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.hold(p_instance integer)
 --   returns boolean; volatile, security definer, set search_path=pg_catalog, pg_temp; granted to quorate_coordinator
@@ -1493,16 +1495,16 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns SETOF quorate_store.work; volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off; granted to quorate_coordinator
 --
 -- quorate_worker.record(p_instance integer, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[], p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[], p_key_nos smallint[] DEFAULT NULL::smallint[])
---   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--   returns TABLE(round_no bigint, state text, settled boolean, completed_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.release(p_instance integer, p_notify boolean, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--   returns TABLE(round_no bigint, state text); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.reserve(p_instance integer, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
---   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--   returns TABLE(round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.settle(p_instance integer, p_notify boolean, p_round_nos bigint[])
---   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
+--   returns TABLE(round_no bigint, state text, settled boolean, ended_us bigint); volatile, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_hashjoin=off, enable_mergejoin=off, jit=off; granted to quorate_coordinator
 --
 -- quorate_worker.signed(p_key text, OUT seq bigint, OUT at_us bigint, OUT hash bytea, OUT signature bytea)
 --   returns record; stable, security definer, set search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, jit=off; granted to quorate_coordinator

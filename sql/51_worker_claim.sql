@@ -32,7 +32,7 @@ cannot have been sent yet. payload: only where an attempt is mine and the envelo
 CREATE OR REPLACE FUNCTION quorate_store.round_work(p_round_nos bigint[])
 RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql VOLATILE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := clock_timestamp();
@@ -117,7 +117,7 @@ predecessor may have left attempts under way.';
 CREATE OR REPLACE FUNCTION quorate_worker.claim(p_instance int, p_max int, p_slots int, p_busy int[])
 RETURNS SETOF quorate_store.work
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
@@ -197,7 +197,7 @@ connection. Result: as quorate_store.round_work.';
 CREATE OR REPLACE FUNCTION quorate_worker.envelopes(p_round_nos bigint[], p_node_ids smallint[])
 RETURNS TABLE (round_no bigint, node_id smallint, payload bytea)
 LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY

@@ -9,7 +9,7 @@
 CREATE OR REPLACE FUNCTION quorate_worker.reserve(p_instance int, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[])
 RETURNS TABLE (round_no bigint, node_id smallint, route text, attempt smallint, granted boolean, state text, now_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
@@ -84,12 +84,23 @@ END $$;
 COMMENT ON FUNCTION quorate_store.record_outcomes(int, timestamptz, bigint[], bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[]) IS
 'Writes outcomes that no ack says, those of the subscripts p_which, into the rows of their attempts. The other arguments are those of record.';
 
+CREATE OR REPLACE FUNCTION quorate_store.note_acked(p_round_no bigint, p_now timestamptz) RETURNS void
+LANGUAGE sql AS $$
+    INSERT INTO quorate_store.history_due (key, kind)
+    SELECT r.round_no, 'acked' FROM quorate_store.round r
+     WHERE r.round_no = p_round_no
+       AND EXISTS (SELECT FROM quorate_store.ack k
+                    WHERE k.round_no = r.round_no AND k.acked_at = greatest(p_now, r.settled_at + interval '1 microsecond'))
+$$;
+COMMENT ON FUNCTION quorate_store.note_acked(bigint, timestamptz) IS
+'Notes for the history that a settled round got an ack at p_now, as record has stored it: the record of the settling lacks it.';
+
 CREATE OR REPLACE FUNCTION quorate_worker.record(
     p_instance int, p_notify boolean, p_round_nos bigint[], p_node_ids smallint[], p_routes text[], p_attempts smallint[],
     p_outcomes text[], p_statuses smallint[], p_retry_us bigint[], p_receipts bytea[], p_key_nos smallint[] DEFAULT NULL)
 RETURNS TABLE (round_no bigint, state text, settled boolean, completed_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
@@ -153,7 +164,7 @@ BEGIN
               FROM counted c
              WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
             RETURNING r.round_no, r.opened_at)
-        SELECT c.round_no, c.owner, c.new_state, c.settled OR c.done AS settled, l.round_id,
+        SELECT c.round_no, c.owner, c.new_state, c.settled AS was_settled, c.settled OR c.done AS settled, l.round_id,
                CASE WHEN c.new_state <> c.state THEN (extract(epoch FROM v_now - e.opened_at) * 1000000)::bigint END AS ended_us
           FROM counted c
           JOIN quorate_store.ledger l ON l.round_no = c.round_no
@@ -161,6 +172,9 @@ BEGIN
     LOOP
         IF p_notify AND v_round.ended_us IS NOT NULL THEN
             PERFORM pg_notify('quorate_round', v_round.round_id || ' ' || v_round.new_state);
+        END IF;
+        IF v_round.was_settled THEN
+            PERFORM quorate_store.note_acked(v_round.round_no, v_now);
         END IF;
         round_no := v_round.round_no;
         state := CASE WHEN NOT v_alive OR v_round.owner <> p_instance THEN 'fenced' ELSE v_round.new_state::text END;
@@ -187,7 +201,7 @@ gone; whether it is settled; microseconds from opening to its end if this call e
 CREATE OR REPLACE FUNCTION quorate_worker.escalate(p_instance int, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, escalated boolean, first boolean, due boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
@@ -225,7 +239,7 @@ counts (false: escalate_at has not come yet).';
 CREATE OR REPLACE FUNCTION quorate_worker.settle(p_instance int, p_notify boolean, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text, settled boolean, ended_us bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
@@ -271,7 +285,7 @@ from opening to its end if this call stalled it.';
 CREATE OR REPLACE FUNCTION quorate_worker.release(p_instance int, p_notify boolean, p_round_nos bigint[])
 RETURNS TABLE (round_no bigint, state text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);

@@ -19,32 +19,58 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
 $$;
 COMMENT ON FUNCTION quorate_store.receipt_text(bytea) IS 'A receipt as its header has it.';
 
-CREATE OR REPLACE FUNCTION quorate_store.ack_json(p_ack quorate_store.ack, p_key text, p_sha256 bytea) RETURNS json
+-- The lists of a record are put together as text: json_build_object looks up the type of each argument in each call, which for acks and
+-- deliveries is most of the work. What stands in quotes is of base64, hexadecimal digits or an enum: nothing needs an escape.
+
+CREATE OR REPLACE FUNCTION quorate_store.quoted(p_text text) RETURNS text
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT COALESCE('"' || p_text || '"', 'null') $$;
+COMMENT ON FUNCTION quorate_store.quoted(text) IS 'A JSON string of a text that needs no escape.';
+
+CREATE OR REPLACE FUNCTION quorate_store.ack_text(p_ack quorate_store.ack, p_key text, p_sha256 bytea) RETURNS text
 LANGUAGE sql STABLE AS $$
-    SELECT json_build_object('node_id', p_ack.node_id, 'route', p_ack.route, 'attempt', p_ack.attempt,
-                             'acked_at', quorate_store.us(p_ack.acked_at), 'http_status', p_ack.http_status, 'late', p_ack.late,
-                             'receipt', quorate_store.receipt_text(p_ack.receipt), 'receipt_key', p_key,
-                             'payload_sha256', encode(p_sha256, 'hex'))
+    SELECT concat('{"node_id" : ', p_ack.node_id, ', "route" : "', p_ack.route, '", "attempt" : ', p_ack.attempt,
+                  ', "acked_at" : ', quorate_store.us(p_ack.acked_at), ', "http_status" : ', COALESCE(p_ack.http_status::text, 'null'),
+                  ', "late" : ', p_ack.late::text, ', "receipt" : ', quorate_store.quoted(quorate_store.receipt_text(p_ack.receipt)),
+                  ', "receipt_key" : ', quorate_store.quoted(p_key), ', "payload_sha256" : ', quorate_store.quoted(encode(p_sha256, 'hex')), '}')
 $$;
-COMMENT ON FUNCTION quorate_store.ack_json(quorate_store.ack, text, bytea) IS 'An ack in a record, with all that is needed to verify its receipt.';
+COMMENT ON FUNCTION quorate_store.ack_text(quorate_store.ack, text, bytea) IS
+'An ack in a record, a JSON object with all that is needed to verify its receipt.';
 
 CREATE OR REPLACE FUNCTION quorate_store.part(p_text text) RETURNS bytea
 LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT substr(sha256(convert_to(p_text, 'UTF8')), 1, 4) $$;
 COMMENT ON FUNCTION quorate_store.part(text) IS 'What history.parts keeps of a part of a record.';
 
-CREATE OR REPLACE FUNCTION quorate_store.round_records(p_rounds quorate_store.round[], p_kinds quorate_store.history_kind[])
+CREATE OR REPLACE FUNCTION quorate_store.records_of(p_round_nos bigint[], p_gone quorate_store.round[], p_kinds quorate_store.history_kind[], p_whole boolean)
 RETURNS TABLE (i bigint, record text, digest bytea, parts bytea)
 LANGUAGE plpgsql STABLE
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
+DECLARE
+    v_versions int[];
+    v_keys text[];
 BEGIN
+    -- Most rounds of a batch have the same few: read once, not once an ack.
+    SELECT array_agg(v.version), array_agg(v.receipt_key) INTO v_versions, v_keys FROM quorate_store.node_version v
+     WHERE v.version = ANY (ARRAY(SELECT unnest(r.node_versions) FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
+                                 UNION SELECT unnest(g.node_versions) FROM unnest(p_gone) g));
+    -- Deliveries, acks and attempts come in the order of their primary keys, which the index gives: to sort each few would cost more.
     RETURN QUERY
-    SELECT r.ordinality, t.record, sha256(convert_to(t.record, 'UTF8')),
+    SELECT r.ordinality, CASE WHEN p_whole THEN t.record END, sha256(convert_to(t.record, 'UTF8')),
            quorate_store.part(p.ledger) || quorate_store.part(p.round)
            || COALESCE(quorate_store.part(p.deliveries) || quorate_store.part(p.acks), '') || COALESCE(quorate_store.part(p.attempts), '')
-      FROM unnest(p_rounds) WITH ORDINALITY AS r
+      FROM (SELECT r.*, u.ordinality
+              FROM unnest(p_round_nos) WITH ORDINALITY AS u (round_no) JOIN quorate_store.round r ON r.round_no = u.round_no
+            UNION ALL SELECT g.* FROM unnest(p_gone) WITH ORDINALITY AS g) r
       LEFT JOIN quorate_store.ledger l ON l.round_no = r.round_no
      CROSS JOIN LATERAL (SELECT p_kinds[r.ordinality] IN ('ended', 'settled') AS whole, p_kinds[r.ordinality] = 'settled' AS settled) k
+     CROSS JOIN LATERAL (
+           SELECT CASE WHEN k.whole THEN
+                      concat('[', string_agg(concat('{"node_id" : ', d.node_id, ', "distributed_at" : ', quorate_store.us(d.distributed_at),
+                                                    ', "payload_bytes" : ', d.payload_bytes,
+                                                    ', "payload_sha256" : ', quorate_store.quoted(encode(d.payload_sha256, 'hex')), '}'), ', '), ']')
+                  END AS list,
+                  array_agg(d.node_id) AS node_ids, array_agg(d.payload_sha256) AS digests
+             FROM (SELECT d.* FROM quorate_store.delivery d WHERE d.round_no = r.round_no AND k.whole ORDER BY d.node_id OFFSET 0) d) d
      CROSS JOIN LATERAL (
            SELECT json_build_object('round_no', r.round_no, 'round_id', l.round_id, 'nonce', l.nonce::text)::text AS ledger,
                   CASE
@@ -61,35 +87,41 @@ BEGIN
                       'settled_at', CASE WHEN k.settled THEN quorate_store.us(r.settled_at) END, 'owner', CASE WHEN k.settled THEN r.owner END)
                   WHEN p_kinds[r.ordinality] = 'collected' THEN json_build_object('collected_at', quorate_store.us(r.collected_at))
                   ELSE json_build_object('dead_lettered_at', quorate_store.us(r.dead_lettered_at)) END::text AS round,
-                  CASE WHEN k.whole THEN
-                      COALESCE((SELECT json_agg(json_build_object('node_id', d.node_id, 'distributed_at', quorate_store.us(d.distributed_at),
-                                                                  'payload_bytes', d.payload_bytes,
-                                                                  'payload_sha256', encode(d.payload_sha256, 'hex')) ORDER BY d.node_id)
-                                  FROM quorate_store.delivery d WHERE d.round_no = r.round_no), '[]')::text END AS deliveries,
+                  d.list AS deliveries,
                   -- Those up to the end, or up to the settling.
                   CASE WHEN k.whole THEN
-                      COALESCE((SELECT json_agg(quorate_store.ack_json(a, (v.receipt_key || v.other_keys)[a.key_no], d.payload_sha256) ORDER BY a.node_id)
-                                  FROM quorate_store.ack a
-                                  LEFT JOIN quorate_store.delivery d ON d.round_no = a.round_no AND d.node_id = a.node_id
-                                  LEFT JOIN quorate_store.node_version v ON v.version = r.node_versions[array_position(r.node_ids, a.node_id)]
-                                 WHERE a.round_no = r.round_no
-                                   AND CASE WHEN k.settled THEN a.acked_at <= r.settled_at
-                                            WHEN r.quorum_nodes IS NOT NULL THEN a.node_id = ANY (r.quorum_nodes)
-                                            ELSE NOT a.late END), '[]')::text END AS acks,
+                      concat('[', (SELECT string_agg(quorate_store.ack_text(
+                                              a, CASE a.key_no WHEN 1 THEN v_keys[array_position(v_versions, r.node_versions[array_position(r.node_ids, a.node_id)])]
+                                                               ELSE (SELECT v.other_keys[a.key_no - 1] FROM quorate_store.node_version v
+                                                                      WHERE v.version = r.node_versions[array_position(r.node_ids, a.node_id)]) END,
+                                              d.digests[array_position(d.node_ids, a.node_id)]), ', ')
+                                  FROM (SELECT a.* FROM quorate_store.ack a
+                                         WHERE a.round_no = r.round_no
+                                           AND CASE WHEN k.settled THEN a.acked_at <= r.settled_at
+                                                    WHEN r.quorum_nodes IS NOT NULL THEN a.node_id = ANY (r.quorum_nodes)
+                                                    ELSE NOT a.late END
+                                         ORDER BY a.node_id OFFSET 0) a), ']') END AS acks,
                   CASE WHEN k.settled THEN
                       COALESCE((SELECT json_agg(json_build_object('node_id', a.node_id, 'route', a.route, 'attempt', a.attempt, 'owner', a.owner,
                                                                   'reserved_at', quorate_store.us(a.reserved_at),
                                                                   'finished_at', quorate_store.us(a.finished_at), 'outcome', a.outcome,
                                                                   'http_status', a.http_status, 'retry_at', quorate_store.us(a.retry_at),
-                                                                  'resends', a.resends) ORDER BY a.node_id, a.route, a.attempt)
-                                  FROM quorate_store.attempt a WHERE a.round_no = r.round_no), '[]')::text END AS attempts
+                                                                  'resends', a.resends))
+                                  FROM (SELECT a.* FROM quorate_store.attempt a WHERE a.round_no = r.round_no
+                                         ORDER BY a.node_id, a.route, a.attempt OFFSET 0) a), '[]')::text END AS attempts
             OFFSET 0) AS p -- a fence: what is named more than once is made once
      CROSS JOIN LATERAL (
            SELECT concat('{"kind" : "', p_kinds[r.ordinality], '", "ledger" : ', p.ledger, ', "round" : ', p.round,
                          ', "deliveries" : ' || p.deliveries, ', "acks" : ' || p.acks, ', "attempts" : ' || p.attempts, '}') AS record OFFSET 0) AS t;
 END $$;
-COMMENT ON FUNCTION quorate_store.round_records(quorate_store.round[], quorate_store.history_kind[]) IS
-'The records of rounds, of these kinds one by one (ended, settled, collected, dead_lettered). i: the place in the arrays.';
+COMMENT ON FUNCTION quorate_store.records_of(bigint[], quorate_store.round[], quorate_store.history_kind[], boolean) IS
+'The records of rounds that are there (p_round_nos) or have just been deleted (p_gone), one of the two NULL, of these kinds one by one (ended, settled, collected,
+dead_lettered). p_whole false: without their texts, whose digests are enough for the chain. i: the place in the arrays; none for a round that is not there.';
+
+CREATE OR REPLACE FUNCTION quorate_store.round_records(p_rounds quorate_store.round[], p_kinds quorate_store.history_kind[])
+RETURNS TABLE (i bigint, record text, digest bytea, parts bytea)
+LANGUAGE sql STABLE AS $$ SELECT * FROM quorate_store.records_of(NULL, p_rounds, p_kinds, false) $$;
+COMMENT ON FUNCTION quorate_store.round_records(quorate_store.round[], quorate_store.history_kind[]) IS 'The records of rounds that have just been deleted, as records_of makes them.';
 
 CREATE OR REPLACE FUNCTION quorate_store.rejection_record(p_row quorate_store.rejection) RETURNS text
 LANGUAGE sql STABLE AS $$
@@ -140,7 +172,7 @@ BEGIN
                   FROM quorate_store.node_key k WHERE k.key_no = p_key);
     WHEN 'acked' THEN
         RETURN (SELECT json_build_object('kind', p_kind, 'ledger', json_build_object('round_no', l.round_no, 'round_id', l.round_id, 'nonce', l.nonce::text),
-                           'acks', json_agg(quorate_store.ack_json(k, (v.receipt_key || v.other_keys)[k.key_no], d.payload_sha256) ORDER BY k.node_id))
+                           'acks', json_agg(quorate_store.ack_text(k, (v.receipt_key || v.other_keys)[k.key_no], d.payload_sha256)::json ORDER BY k.node_id))
                   FROM quorate_store.ack k
                   JOIN quorate_store.round r ON r.round_no = k.round_no AND k.acked_at > r.settled_at
                   JOIN quorate_store.ledger l ON l.round_no = k.round_no
@@ -165,39 +197,37 @@ BEGIN
     END CASE;
 END $$;
 COMMENT ON FUNCTION quorate_store.single_record(bigint, quorate_store.history_kind, json) IS
-'The record of one row of a kind that round_records does not make; NULL when there is no such row. p_digests: of the records of rows that have gone, as
+'The record of one row of a kind that records_of does not make; NULL when there is no such row. p_digests: of the records of rows that have gone, as
 history_due.note has them.';
 
 CREATE OR REPLACE FUNCTION quorate_store.is_of_round(p_kind quorate_store.history_kind) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT p_kind IN ('ended', 'settled', 'collected', 'dead_lettered') $$;
-COMMENT ON FUNCTION quorate_store.is_of_round(quorate_store.history_kind) IS 'Whether round_records makes the record.';
+COMMENT ON FUNCTION quorate_store.is_of_round(quorate_store.history_kind) IS 'Whether records_of makes the record.';
 
 CREATE OR REPLACE FUNCTION quorate_store.is_kept(p_kind quorate_store.history_kind) RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT p_kind IN ('began', 'imported', 'deployment', 'coordinator', 'node', 'node_key', 'acked') $$;
 COMMENT ON FUNCTION quorate_store.is_kept(quorate_store.history_kind) IS 'Whether history.record keeps the record, since its row changes and keeps no past.';
 
-CREATE OR REPLACE FUNCTION quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[])
+CREATE OR REPLACE FUNCTION quorate_store.records_now(p_keys bigint[], p_kinds quorate_store.history_kind[], p_digests json[], p_whole boolean)
 RETURNS TABLE (i bigint, record text, digest bytea, parts bytea)
 LANGUAGE plpgsql STABLE SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_rounds quorate_store.round[];
+    v_round_nos bigint[];
     v_kinds quorate_store.history_kind[];
     v_places bigint[];
 BEGIN
-    SELECT array_agg(x.r), array_agg(x.kind), array_agg(x.i) INTO v_rounds, v_kinds, v_places
-      FROM (SELECT (SELECT r FROM quorate_store.round r WHERE r.round_no = u.key) AS r, u.kind, u.i
-              FROM unnest(p_keys, p_kinds) WITH ORDINALITY AS u (key, kind, i) WHERE quorate_store.is_of_round(u.kind) OFFSET 0) x
-     WHERE (x.r).round_no IS NOT NULL;
-    RETURN QUERY SELECT v_places[q.i], q.record, q.digest, q.parts FROM quorate_store.round_records(v_rounds, v_kinds) q;
+    SELECT array_agg(u.key), array_agg(u.kind), array_agg(u.i) INTO v_round_nos, v_kinds, v_places
+      FROM unnest(p_keys, p_kinds) WITH ORDINALITY AS u (key, kind, i) WHERE quorate_store.is_of_round(u.kind);
+    RETURN QUERY SELECT v_places[q.i], q.record, q.digest, q.parts FROM quorate_store.records_of(v_round_nos, NULL, v_kinds, p_whole) q;
     RETURN QUERY
     SELECT x.i, x.record, sha256(convert_to(x.record, 'UTF8')), ''::bytea
       FROM (SELECT u.i, quorate_store.single_record(u.key, u.kind, p_digests[u.i]) AS record
               FROM unnest(p_keys, p_kinds) WITH ORDINALITY AS u (key, kind, i) WHERE NOT quorate_store.is_of_round(u.kind) OFFSET 0) x
      WHERE x.record IS NOT NULL;
 END $$;
-COMMENT ON FUNCTION quorate_store.records_now(bigint[], quorate_store.history_kind[], json[]) IS
-'The records of these keys and kinds, as the rows are now; none where the rows have gone. i: the place in the arrays.';
+COMMENT ON FUNCTION quorate_store.records_now(bigint[], quorate_store.history_kind[], json[], boolean) IS
+'The records of these keys and kinds, as the rows are now; none where the rows have gone. p_whole false: of rounds only the digests. i: the place in the arrays.';
 
 CREATE OR REPLACE FUNCTION quorate_store.rounds_without_record(p_from bigint, p_upto bigint)
 RETURNS TABLE (key bigint, kind quorate_store.history_kind)
@@ -289,7 +319,7 @@ BEGIN
                    COALESCE(n.parts, decode(g.note ->> 1, 'hex'), '') AS parts,
                    CASE WHEN quorate_store.is_kept(u.kind) THEN COALESCE(n.record, g.lost) WHEN n.i IS NULL AND g.note IS NULL THEN g.lost END AS record
               FROM unnest(p_keys, p_kinds) WITH ORDINALITY AS u (key, kind, i)
-              LEFT JOIN quorate_store.records_now(p_keys, p_kinds, p_digests) n ON n.i = u.i
+              LEFT JOIN quorate_store.records_now(p_keys, p_kinds, p_digests, false) n ON n.i = u.i
               -- The row has gone meanwhile, and its last digest is due as well; or someone has taken it away by hand.
               LEFT JOIN LATERAL (
                    SELECT (SELECT d.note -> u.kind::text FROM quorate_store.history_due d
@@ -333,8 +363,9 @@ BEGIN
       FROM (SELECT d.* FROM quorate_store.history_due d ORDER BY d.due_no LIMIT p_max) x;
     -- Who settles before the end is in the chain leaves one record for both.
     SELECT array_agg(u.key ORDER BY u.i), array_agg(u.kind ORDER BY u.i), array_agg(u.note ORDER BY u.i) INTO v_keys, v_kinds, v_notes
-      FROM unnest(v_keys, v_kinds, v_notes) WITH ORDINALITY AS u (key, kind, note, i)
-     WHERE u.kind <> 'ended' OR NOT EXISTS (SELECT FROM unnest(v_keys, v_kinds) AS s (key, kind) WHERE s.key = u.key AND s.kind = 'settled');
+      FROM (SELECT k.*, bool_or(k.kind = 'settled') OVER (PARTITION BY k.key) AS settles
+              FROM unnest(v_keys, v_kinds, v_notes) WITH ORDINALITY AS k (key, kind, note, i)) u
+     WHERE u.kind <> 'ended' OR NOT u.settles;
     v_old := quorate_store.import_more(p_max - COALESCE(cardinality(v_nos), 0));
     v_keys := v_keys || v_old.keys;
     v_kinds := v_kinds || v_old.kinds;

@@ -54,7 +54,7 @@ BEGIN
                 ELSE 'changed' END
       FROM unnest(v_slice.seqs) WITH ORDINALITY AS u (seq, i)
       JOIN quorate_store.history h ON h.seq = u.seq
-      LEFT JOIN quorate_store.records_now(v_slice.keys, v_slice.kinds, v_slice.digests) n ON n.i = u.i
+      LEFT JOIN quorate_store.records_now(v_slice.keys, v_slice.kinds, v_slice.digests, true) n ON n.i = u.i
      ORDER BY h.seq;
 END $$;
 COMMENT ON FUNCTION quorate.history_entries(bigint, int) IS
