@@ -1,6 +1,7 @@
 """What is measured: each measurement is a function of a fresh ground that returns its figures by name."""
 
 import dataclasses
+import statistics
 import time
 from collections.abc import Callable
 
@@ -50,6 +51,22 @@ def envelopes(size: int):
         return {"rounds/s": rate, "MiB/s": rate * 3 * size / 2**20}
 
     return run
+
+
+def history_price(here, scale):
+    """Floods with the history and without its notes in turn; what is not in the chain yet is awaited between them, outside of their time."""
+    here.quorate()
+    rates: dict[str, list[float]] = {"with": [], "without": []}
+    with here.connect() as conn:
+        for number in range(scale.pairs):
+            for which in ("with", "without") if number % 2 == 0 else ("without", "with"):
+                conn.execute(f"ALTER TABLE quorate_store.round {'ENABLE ALWAYS' if which == 'with' else 'DISABLE'} TRIGGER history_round")
+                rates[which].append(loads.flood(here, contenders.quorate(), 2 * scale.rounds, name=f"{which}{number}"))
+                crowded.wait("the chain has all", lambda: not conn.execute("SELECT count(*) FROM quorate_store.history_due").fetchone()[0], 60, 0.05)
+        entries = conn.execute("SELECT count(*) FROM quorate_store.history WHERE kind = 'settled'").fetchone()[0]
+    assert entries >= 2 * scale.rounds * scale.pairs, f"only {entries} rounds are in the chain"
+    return {"rounds/s": statistics.median(rates["with"]), "rounds/s without": statistics.median(rates["without"]),
+            "of the rate without": statistics.median(some / none for some, none in zip(rates["with"], rates["without"]))}
 
 
 def fixed_rate(percent: int, **options):
@@ -155,6 +172,7 @@ ALL = [
     Measurement("quorate flood, n = 25", quorate_flood(nodes=25)),
     *(Measurement(f"quorate flood, envelopes of {text}", envelopes(size))
       for text, size in (("4 KiB", 4096), ("64 KiB", 65536), ("1 MiB", 2**20))),
+    Measurement("quorate flood, without its history", history_price, once=True),
     Measurement("all nodes dark", all_dark, once=True),
     Measurement("quorate flood, a million finished rounds", crowded.million, once=True),
     Measurement("100,000 open rounds", crowded.open_rounds, once=True),

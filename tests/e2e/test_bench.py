@@ -159,6 +159,15 @@ class Notified(list):
     """What came by notification."""
 
 
+def test_the_price_of_the_history_is_that_of_floods_that_leave_one(here):
+    figures = measures.history_price(here, SMALL)
+    assert figures["of the rate without"] == pytest.approx(figures["rounds/s"] / figures["rounds/s without"])
+    with here.connect() as conn:
+        chained = dict(conn.execute("""SELECT split_part(l.round_id, '-', 1), count(h.key) FROM quorate_store.ledger l
+                                        LEFT JOIN quorate_store.history h ON h.key = l.round_no AND h.kind = 'settled' GROUP BY 1""").fetchall())
+    assert chained == {"with0": 400, "without0": 0}  # 200 of them to warm up
+
+
 def test_history_is_what_the_product_leaves(here):
     here.nodes()
     history.fill(here, 1201)
