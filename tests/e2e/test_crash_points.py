@@ -67,7 +67,7 @@ def test_killed_at(lab, point, nth):
     else:  # some points are visited fewer times when all goes in one batch
         lab.db.wait("it died, or all is done", lambda: not dying.running() or not lab.db.one(
             "SELECT count(*) FROM quorate.rounds WHERE settled_at IS NULL"), timeout=40)
-    lab.coordinator()
+    lab.successor()
     scene.check(expected)
 
 
@@ -76,7 +76,7 @@ def test_killed_on_the_first_visit_at(lab, point):
     scene = Scene(lab)
     expected = scene.submit()
     wait_dead(lab.coordinator(ready=False, crash_at=point, options=SHORT))
-    lab.coordinator()
+    lab.successor()
     scene.check(expected)
 
 
@@ -93,7 +93,7 @@ def test_killed_while_it_stops_at(lab, point):
     dying.kill(signal.SIGTERM)
     answer_now.set()
     wait_dead(dying)
-    lab.coordinator()
+    lab.successor()
     scene.check(expected)
 
 
@@ -109,5 +109,5 @@ def test_killed_when_it_has_fenced_a_peer(lab):
         "AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())", first.name))
     first.kill()
     wait_dead(watcher)
-    lab.coordinator()
+    lab.successor()
     scene.check(expected)

@@ -1,5 +1,6 @@
 """Everything one test needs, in one place: a database, custodians, coordinators; and the order in which it all ends."""
 
+import datetime
 import itertools
 import pathlib
 
@@ -20,7 +21,7 @@ class Lab:
         self.key = wire.KeyPair()
         self.written_keys: list[wire.KeyPair] = []
         self.key_file = self.write_key("coordinator.key", self.key)
-        self.punctual = True  # a test that leaves the rounds alone for a while says False
+        self.punctual: bool | datetime.datetime = True  # a test that leaves the rounds alone for a while says False, or until when
         self._names = (f"c{number}" for number in itertools.count(1))
 
     def write_key(self, name: str, key: wire.KeyPair | wire.Secret) -> pathlib.Path:
@@ -54,6 +55,12 @@ class Lab:
             path = self.write_node_secrets({node.node_id: node.secrets for node in self.nodes})
             options["options"] = (*options.get("options", ()), "--node-secrets", str(path))
         return self.processes.coordinator(self.db.conninfo, self.key_file, name or next(self._names), **options)
+
+    def successor(self) -> Process:
+        """A coordinator after the death of all others: nobody could keep a deadline until it was there."""
+        started = self.coordinator()
+        self.punctual = self.db.one("SELECT clock_timestamp()")
+        return started
 
     def check(self) -> None:
         check_invariants(self.db, self.nodes, self.punctual)
