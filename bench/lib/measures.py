@@ -172,7 +172,7 @@ ALL = [
     Measurement("quorate flood, n = 25", quorate_flood(nodes=25)),
     *(Measurement(f"quorate flood, envelopes of {text}", envelopes(size))
       for text, size in (("4 KiB", 4096), ("64 KiB", 65536), ("1 MiB", 2**20))),
-    Measurement("quorate flood, without its history", history_price, once=True),
+    Measurement("quorate flood, with and without its history", history_price, once=True),
     Measurement("all nodes dark", all_dark, once=True),
     Measurement("quorate flood, a million finished rounds", crowded.million, once=True),
     Measurement("100,000 open rounds", crowded.open_rounds, once=True),

@@ -66,7 +66,7 @@ TARGETS = [
     Target("p99 at half the flood rate / one-row commit", ("quorate at 50 % of its flood", "p99 ms"), COMMIT, 80, False, smoke=True),
     Target("p99 of 1,000 collectors / one-row commit", ("1,000 collectors in one process, at 50 % of the flood", "p99 ms"), COMMIT, 80, False),
     Target("a million finished rounds / an empty database", ("quorate flood, a million finished rounds", "of the empty rate"), None, 0.95, True),
-    Target("flood with the history / without", ("quorate flood, without its history", "of the rate without"), None, 0.9, True),
+    Target("flood with the history / without", ("quorate flood, with and without its history", "of the rate without"), None, 0.9, True),
     Target("100,000 open rounds: bytes a waiting delivery", (OPEN, "bytes a waiting delivery"), None, 512, False),
     Target("100,000 open rounds: full scans of big tables", (OPEN, "full scans of big tables"), None, 0, False),
     Target("100,000 open rounds: plans with a full scan", (OPEN, "plans with a full scan"), None, 0, False),
