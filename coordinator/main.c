@@ -11,7 +11,7 @@
 static const struct command commands[] = {
     {"migrate", "create or update the schema of a database, or check it", cli_migrate},
     {"keygen", "draw the keys of a coordinator or a node", cli_keygen},
-    {"node", "add, list, enable or disable nodes", cli_node},
+    {"node", "add, list, enable or disable nodes, and their keys", cli_node},
     {"open", "open a round", cli_open},
     {"distribute", "store the envelopes of a round", cli_distribute},
     {"collect", "wait for a round to end and print its quorum", cli_collect},

@@ -217,9 +217,13 @@ BEGIN
     ELSIF p_from < now() THEN -- a time of this transaction may have been read before it got here
         PERFORM quorate_store.invalid(format('valid_from %s has passed', p_from), 'Use a time to come, or leave it out: from now on.');
     END IF;
+    IF v_row.key_no IS NULL AND p_from IS NULL AND p_until BETWEEN now() AND v_now THEN -- `now`: to end one, not to add one
+        PERFORM quorate_store.invalid(format('node %s has no key %s that is valid or is going to be', p_node_id, p_key),
+            'Only such a key can end: quorate.node_keys lists them.');
+    END IF;
     IF p_until <= COALESCE(p_from, v_now) OR p_until < now() THEN
         PERFORM quorate_store.invalid(format('valid_until %s has passed, or is not after valid_from', p_until),
-            'Use a later time, or leave it out: for ever. revoke_node_key ends a key at once.');
+            'Use a later time, or leave it out: for ever. revoke_node_key ends a key at once, and for ever.');
     END IF;
     IF v_row.valid_from = p_from THEN
         UPDATE quorate_store.node_key k SET valid_until = p_until WHERE k.key_no = v_row.key_no;

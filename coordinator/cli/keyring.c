@@ -18,10 +18,17 @@ struct keyring {
     const char *from, *until;
 };
 
-static const struct option_argument key_arguments[] = {
+static const struct option_argument add_arguments[] = {
     {.name = "ID", .help = "number of the node, 1 to 32767", .offset = offsetof(struct keyring, id)},
     {.name = "KEY",
      .help = "public key of the node: whpk_... for receipts, qbox_... for sealing",
+     .offset = offsetof(struct keyring, key)},
+    {0},
+};
+static const struct option_argument revoke_arguments[] = {
+    {.name = "ID", .help = "number of the node, 1 to 32767", .offset = offsetof(struct keyring, id)},
+    {.name = "KEY",
+     .help = "the key, as `quorate node key list` shows it: whpk_..., qbox_... or the id of a secret, whid_...",
      .offset = offsetof(struct keyring, key)},
     {0},
 };
@@ -36,7 +43,8 @@ static const struct option_spec add_options[] = {
     {.name = "from",
      .kind = OPTION_TEXT,
      .argument = "TIME",
-     .help = "when the key begins to be valid, such as 2030-12-31T23:00:00Z (default: now)",
+     .help = "when the key begins to be valid, such as 2030-12-31T23:00:00Z; without a zone it is the session's "
+             "(default: now)",
      .offset = offsetof(struct keyring, from)},
     {.name = "until",
      .kind = OPTION_TEXT,
@@ -50,7 +58,7 @@ static const struct option_spec common_only[] = {COMMON_OPTIONS(struct keyring),
 static const struct command_syntax add_syntax = {
     .name = "quorate node key add",
     .summary = "Lets a node have one more key beside those that it has, or gives one of its keys another window.",
-    .arguments = key_arguments,
+    .arguments = add_arguments,
     .options = add_options,
     .notes =
         "Rounds opened while a key is valid take receipts by it; of sealing keys dealers use the one that began "
@@ -60,7 +68,7 @@ static const struct command_syntax add_syntax = {
 static const struct command_syntax revoke_syntax = {
     .name = "quorate node key revoke",
     .summary = "Revokes a key of a node, at once and for ever: no new round takes receipts by it, or is sealed to it.",
-    .arguments = key_arguments,
+    .arguments = revoke_arguments,
     .options = common_only,
     .notes =
         "Rounds that are open keep it: cancel them if its receipts must not count there. A node whose last key "
@@ -96,7 +104,13 @@ bool seal_key_check(const char *what, const char *text, struct error *err) {
 }
 
 static bool any_key_check(const char *text, struct error *err) {
-    return strncmp(text, "qbox_", 5) == 0 ? seal_key_check("KEY", text, err) : receipt_key_check("KEY", text, err);
+    if (strncmp(text, "qbox_", 5) == 0 || strncmp(text, "qbsk_", 5) == 0)
+        return seal_key_check("KEY", text, err);
+    if (strncmp(text, "wh", 2) == 0)
+        return receipt_key_check("KEY", text, err);
+    return error_set(err, EXIT_USAGE,
+                     "KEY: it is no key of a node: write whpk_ (for receipts) or qbox_ (for sealing) and 44 characters "
+                     "of base64, as `quorate keygen` prints them");
 }
 
 static void print_key(const struct keyring *keyring, int32_t node_id) {

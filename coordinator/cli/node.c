@@ -56,14 +56,18 @@ static const struct command_syntax add_syntax = {
     .arguments = id_argument,
     .options = add_options,
     .notes =
-        "Rounds that are open keep the URLs and keys they were opened with. All other keys of the node end now; "
-        "`quorate node key add` lets it have several.",
+        "Of a node that exists nothing is kept but whether it is enabled: give --backup-url and --seal-key again, or "
+        "it has none from now on, and later shares for it are not sealed. All other keys of the node end now; `quorate "
+        "node key add` lets it have several. Rounds that are open keep the URLs and keys they were opened with.",
 };
 static const struct command_syntax list_syntax = {
     .name = "quorate node list",
     .summary = "Lists the nodes.",
     .arguments = no_argument_at_all,
     .options = common_only,
+    .notes =
+        "A node of which no key is valid is refused for new rounds; `quorate node key list` shows since when, and all "
+        "the other keys.",
 };
 static const struct command_syntax enable_syntax = {
     .name = "quorate node enable",
@@ -86,14 +90,20 @@ static void print_node_id(const struct node *node, int32_t node_id) {
     json_decref(result);
 }
 
-/* Where a node has several keys the table shows the newest, and how many more there are. */
+/* Where a node has several keys the table shows the newest, and how many more there are; and none that no new round
+ * uses any more, though the node keeps it. */
 static void shorten_keys(json_t *nodes) {
+    static const char none_valid[] = "none is valid";
     for (size_t i = 0; i < json_array_size(nodes); i++) {
         json_t *node = json_array_get(nodes, i);
         size_t count = json_array_size(json_object_get(node, "receipt_keys"));
         const char *newest = json_string_value(json_object_get(node, "receipt_key"));
         if (count > 1)
             (void)json_object_set_new(node, "receipt_key", json_sprintf("%s and %zu more", newest, count - 1));
+        if (json_is_false(json_object_get(node, "receipt_key_valid")))
+            (void)json_object_set_new(node, "receipt_key", json_string(none_valid));
+        if (json_is_string(json_object_get(node, "seal_key")) && json_is_false(json_object_get(node, "seal_key_valid")))
+            (void)json_object_set_new(node, "seal_key", json_string(none_valid));
     }
 }
 
@@ -193,7 +203,7 @@ int cli_node(int argc, char **argv) {
         {"list", "list the nodes", node_list},
         {"enable", "let new rounds use a node", node_enable},
         {"disable", "keep a node out of new rounds", node_disable},
-        {"key", "let a node have more keys, or revoke one", cli_node_key},
+        {"key", "let a node have more keys, revoke one, or list them", cli_node_key},
         {NULL, NULL, NULL},
     };
     return dispatch("quorate node", "Keeps the list of nodes that rounds can use.", commands, argc, argv);

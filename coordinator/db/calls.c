@@ -206,7 +206,12 @@ json_t *db_node_keys(struct db_client *client, int64_t node_id, struct error *er
 json_t *db_nodes(struct db_client *client, struct error *err) {
     return db_client_json(client,
                           "SELECT coalesce(json_agg(n ORDER BY node_id), '[]') FROM (SELECT node_id, url, backup_url, "
-                          "receipt_key, receipt_keys, seal_key, enabled FROM quorate.nodes) AS n",
+                          "receipt_key, receipt_keys, seal_key, enabled, "
+                          "(SELECT bool_or(k.state = 'valid') FROM quorate.node_keys k WHERE k.node_id = nodes.node_id "
+                          "AND k.use = 'receipt') AS receipt_key_valid, "
+                          "(SELECT bool_or(k.state = 'valid') FROM quorate.node_keys k WHERE k.node_id = nodes.node_id "
+                          "AND k.use = 'seal') AS seal_key_valid "
+                          "FROM quorate.nodes) AS n",
                           NULL, NULL, err);
 }
 

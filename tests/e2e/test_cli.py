@@ -201,9 +201,9 @@ def test_node(cli):
                     "http://c.example/") == {"node_id": 32767}
     assert cli.json("node", "list") == [
         {"node_id": 7, "url": "http://a.example:81/x", "backup_url": None, "receipt_key": key, "receipt_keys": [key],
-         "seal_key": None, "enabled": True},
+         "seal_key": None, "enabled": True, "receipt_key_valid": True, "seal_key_valid": None},
         {"node_id": 32767, "url": "https://b.example/", "backup_url": "http://c.example/", "receipt_key": key,
-         "receipt_keys": [key], "seal_key": None, "enabled": True}]
+         "receipt_keys": [key], "seal_key": None, "enabled": True, "receipt_key_valid": True, "seal_key_valid": None}]
 
     cli("node", "disable", "7")
     cli("node", "add", "7", "--url", "http://d.example/", "--key", other)
@@ -237,6 +237,9 @@ def test_node_keys(cli):
     lines = cli("node", "key", "list").splitlines()
     assert lines[0].split() == ["NODE", "STATE", "USE", "VALID", "FROM", "VALID", "UNTIL", "REVOKED", "AT", "KEY"]
     assert [line.split()[1] for line in lines[1:]] == ["revoked", "expired", "valid", "future"]
+    assert cli("node", "list").splitlines()[1].split()[4:] == ["none", "is", "valid", seal], "a key that no new round uses looks like none"
+    cli("node", "key", "revoke", "7", seal)
+    assert cli("node", "list").splitlines()[1].split()[4:] == ["none", "is", "valid"] * 2
     assert "no valid signing key" in cli.fails(6, "open", "r", "--quorum", "1")
 
 
@@ -249,7 +252,10 @@ def test_node_keys(cli):
     (2, ("add", "7"), "KEY"),
     (2, ("add", "7", "whpk_short"), "whpk_"),
     (2, ("add", "7", "qbox_short"), "qbox_"),
+    (2, ("add", "7", "node-7.pub"), "whpk_ (for receipts) or qbox_"),
+    (2, ("add", "7", "qbsk_short"), "secret"),
     (2, ("add", "7", "whid_0123456789abcdef"), "add_node"),
+    (2, ("add", "7", "KEY", "--until", "now"), "has no key"),
     (2, ("add", "7", "KEY", "--until", "2001-01-01T00:00:00Z"), "has passed"),
     (2, ("add", "7", "KEY", "--from", "2001-01-01T00:00:00Z"), "has passed"),
     (2, ("add", "7", "KEY", "--from", "soon"), '"soon"; write a time such as'),
