@@ -98,11 +98,11 @@ static void print_tally(const struct audit *audit, const struct audit_tally *tal
         return;
     }
     printf(
-        "%zu entries fit, %zu receipts verify, %zu were made with symmetric secrets and prove nothing to third "
+        "%zu entries fit, %zu receipts in them verify, %zu were made with symmetric secrets and prove nothing to third "
         "parties\n",
         tally->entries, tally->receipts, tally->symmetric);
     if (tally->checkpoints > 0)
-        printf("%zu checkpoints verify, the last one signed by %s\n", tally->checkpoints, key);
+        printf("checkpoints that verify: %zu, the last one signed by %s\n", tally->checkpoints, key);
     else
         puts("there is no checkpoint: nothing shows that it was not all rewritten");
     if (tally->checkpoints > 0 && tally->unsigned_entries > 0)
@@ -208,6 +208,7 @@ static int export(int argc, char **argv) {
     if (!wire_start(&err) || !cli_round_id(audit.argument, &err))
         return cli_fail(&export_syntax, &err);
     struct db_client *client = db_client_open(audit.common.db, &err);
+    db_client_needs(client, "quorate_auditor");
     json_t *file = client ? export_round(client, audit.argument, &err) : NULL;
     db_client_close(client);
     char *text = file ? audit_dump(file) : NULL;
@@ -226,6 +227,7 @@ static int checkpoint(int argc, char **argv) {
     if (!cli_parse(&checkpoint_syntax, argc, argv, &audit, &code))
         return code;
     struct db_client *client = db_client_open(audit.common.db, &err);
+    db_client_needs(client, "quorate_auditor");
     json_t *line = client ? db_audit_checkpoint(client, 0, &err) : NULL;
     db_client_close(client);
     if (json_is_null(line)) {

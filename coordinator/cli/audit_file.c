@@ -137,7 +137,7 @@ static bool check(const json_t *file, const char *text, size_t size, struct audi
     bool same = again && size == length + 1 && memcmp(text, again, length) == 0 && text[length] == '\n';
     free(again);
     if (!same || !format || strcmp(format, AUDIT_FORMAT) != 0 || json_object_size(file) != 4)
-        return bad(err, "it is not written as they are");
+        return bad(err, "not one line of JSON with sorted keys, no blanks and a line end, as they are to the byte");
     if (!deployment || !identifier_valid(deployment) || !round_id || !identifier_valid(round_id))
         return bad(err, "it names no deployment or no round");
     for (size_t i = 0; i < json_array_size(pieces); i++)

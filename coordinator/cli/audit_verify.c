@@ -307,6 +307,7 @@ bool audit_database(const char *conninfo, const char *kept_path, struct audit_ke
                     int64_t *due, struct error *err) {
     struct walk walk = {.keys = keys, .tally = tally, .err = err};
     walk.client = db_client_open(conninfo, err);
+    db_client_needs(walk.client, "quorate_auditor");
     bool good = walk.client && begin(&walk, kept_path) && walk_entries(&walk) && all_met(&walk) && walk_gaps(&walk);
     json_t *status = good ? db_audit_status(walk.client, err) : NULL;
     *due = json_integer_value(json_object_get(status, "due"));
