@@ -77,10 +77,19 @@ static int64_t next_wait_us(const struct round *round, int attempt, int64_t retr
     return wait_us < left_us ? wait_us : left_us + PAST_DEADLINE_US;
 }
 
+/* What failed, in words for a log line. */
+static const char *reason(enum outcome outcome, const struct http_answer *answer) {
+    if (outcome != OUTCOME_BAD_RECEIPT) {
+        return answer->detail;
+    }
+    return answer->receipt[0] == '\0' ? "no receipt" : "receipt by none of the keys that the round has of the node";
+}
+
 /* Every attempt at debug level; what is wrong with a node once while it lasts, and not often if it comes and goes. */
 static void log_outcome(const struct parcel *parcel, enum outcome outcome, const struct http_answer *answer) {
     char round_id[ROUND_ID_MAX + 1], detail[sizeof answer->detail * 2 + 3], complaint[160];
-    snprintf(complaint, sizeof complaint, "%s %s", outcome_name(outcome), answer->detail);
+    const char *why = reason(outcome, answer);
+    snprintf(complaint, sizeof complaint, "%s %s", outcome_name(outcome), why);
     bool news = outcome == OUTCOME_ACK ? told_over(&parcel->endpoint->told)
                                        : told_news(&parcel->endpoint->told, complaint, TOLD_PAUSE_US);
     log_event(!news                    ? LOG_DEBUG
@@ -89,7 +98,7 @@ static void log_outcome(const struct parcel *parcel, enum outcome outcome, const
               "attempt", "round=%s node=%d route=%s attempt=%d outcome=%s status=%d detail=%s",
               log_quote(parcel->envelope.round_id, round_id, sizeof round_id), parcel->key.node_id,
               route_name(parcel->key.route), parcel->key.attempt, outcome_name(outcome), answer->status,
-              log_quote(answer->detail, detail, sizeof detail));
+              log_quote(why, detail, sizeof detail));
 }
 
 static void node_acked(struct track *track) {
