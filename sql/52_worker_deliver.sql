@@ -113,13 +113,14 @@ BEGIN
                        ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
     v_now := clock_timestamp(); -- after the locks: on time or late is decided by this one reading
     INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt, key_no)
-    SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt,
-           -- The history tells by it whether the record of the settling has this ack, whatever became of the clock meanwhile.
-           CASE WHEN r.settled_at IS NULL THEN v_now ELSE greatest(v_now, r.settled_at + interval '1 microsecond') END,
-           NOT (r.state IN ('open', 'complete') AND v_now <= r.deadline_at), u.status, u.receipt, COALESCE(u.key_no, 1)
+    SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt, t.at,
+           NOT (r.state IN ('open', 'complete') AND t.at <= r.deadline_at), u.status, u.receipt, COALESCE(u.key_no, 1)
       FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts, p_statuses, p_receipts, p_key_nos)
            AS u (round_no, node_id, route, attempt, status, receipt, key_no)
       JOIN quorate_store.round r ON r.round_no = u.round_no
+           -- The history tells by it whether the record of the settling has this ack, whatever became of the clock meanwhile.
+     CROSS JOIN LATERAL (SELECT CASE WHEN r.settled_at IS NULL THEN v_now
+                                     ELSE greatest(v_now, r.settled_at + interval '1 microsecond') END AS at) t
      WHERE u.receipt IS NOT NULL AND u.round_no = ANY (v_locked)
     ON CONFLICT DO NOTHING;
     IF v_alive THEN

@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(63);
+SELECT plan(68);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.join_as('one') AS me \gset
@@ -142,6 +142,16 @@ VALUES (pg_temp.no('stopped'), 1, 'primary', 1, clock_timestamp() + interval '10
 SELECT is(pg_temp.record(:me, 'stopped', 2, 'timeout'), 'complete', 'not settled by who records');
 SELECT is(pg_temp.settle(:me, 'stopped'), 'complete settled', 'but by who settles');
 SELECT is(pg_temp.record(:me, 'stopped', 2, 'ack'), 'complete settled', 'and then a receipt comes before the time of the settling');
+SELECT quorate.set_node_enabled(3, true) \g /dev/null
+SELECT pg_temp.submit('beyond', 1, '{1,2,3}', p_after => 'stop') \gset
+SELECT pg_temp.claim_all(:me) \gset
+SELECT is(pg_temp.record(:me, 'beyond', 1, 'ack'), 'complete', 'another one');
+INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, receipt)
+VALUES (pg_temp.no('beyond'), 3, 'primary', 1, clock_timestamp() + interval '2 h', true, pg_temp.receipt(3)); -- after its deadline
+SELECT is(pg_temp.record(:me, 'beyond', 2, 'timeout'), 'complete', 'had a late ack before the clock was set back');
+SELECT is(pg_temp.settle(:me, 'beyond'), 'complete settled', 'and is settled, after its deadline');
+SELECT is(pg_temp.record(:me, 'beyond', 2, 'ack'), 'complete settled', 'a receipt that comes then, before the deadline again, is stored');
+SELECT is(late, true, 'as one that is late: it comes after the settling') FROM quorate.acks WHERE round_id = 'beyond' AND node_id = 2;
 SELECT pg_temp.chain() \g /dev/null
 SELECT is(pg_temp.acks_of('stopped', 'settled') || ' ' || pg_temp.acks_of('stopped', 'acked'), '1 2', 'each ack is in one record');
 SELECT is_empty('SELECT pg_temp.problems()', 'and all of it fits');
