@@ -56,6 +56,11 @@ def test_a_chain_without_a_signature_is_not_believed_by_who_gives_a_key(scene):
         hand.conn.execute("UPDATE quorate_store.history SET at = at - interval '11 min' WHERE seq > %s", [first])
         chain_anew(hand.conn, first, "true")
         assert "signed by none" in scene.found(*pinned)
+        hand.conn.execute("CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC; CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz "
+                          "LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() - interval '11 min' $$")
+        hand.conn.execute(f"ALTER DATABASE {scene.db.name} SET search_path = evil, pg_catalog")
+        assert "signed by none" in scene.found(*pinned), "a clock of the attacker's own makes it no younger"
+        hand.conn.execute(f"ALTER DATABASE {scene.db.name} RESET search_path")
 
 
 def test_a_coordinator_does_not_sign_a_history_that_was_made_anew_under_it(scene):
