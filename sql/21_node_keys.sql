@@ -27,6 +27,7 @@ CREATE OR REPLACE FUNCTION quorate_store.version_at(p_node_id smallint, p_at tim
 LANGUAGE plpgsql AS $$
 DECLARE
     v_before quorate_store.node_version;
+    v_since timestamptz := (SELECT n.keys_until FROM quorate_store.node n WHERE n.node_id = p_node_id AND isfinite(n.keys_until));
     v_keys text[];
     v_seal_key text;
 BEGIN
@@ -39,8 +40,14 @@ BEGIN
       FROM (SELECT x.*, x.valid_from <= p_at AND (x.valid_until IS NULL OR x.valid_until > p_at) AS valid FROM quorate_store.node_key x
              WHERE x.node_id = p_node_id AND x.valid_until IS DISTINCT FROM x.valid_from
                AND NOT EXISTS (SELECT FROM quorate_store.node_key r WHERE r.node_id = x.node_id AND r.key = x.key AND r.revoked_at IS NOT NULL)) k;
-    -- Whoever sealed to the node must not begin to send what anybody can read, only because a key ended.
-    IF v_keys IS NULL OR v_before.seal_key IS NOT NULL AND v_seal_key IS NULL THEN
+    -- Whoever sealed to the node must not begin to send what anybody can read, only because a key ended: one that the node has, or one that
+    -- began since it was brought up to date.
+    IF v_keys IS NULL
+       OR v_seal_key IS NULL AND (v_before.seal_key IS NOT NULL
+                                  OR EXISTS (SELECT FROM quorate_store.node_key k
+                                              WHERE k.node_id = p_node_id AND starts_with(k.key, 'qbox_') AND k.valid_from BETWEEN v_since AND p_at
+                                                AND k.valid_until IS DISTINCT FROM k.valid_from
+                                                AND (k.revoked_at IS NULL OR k.revoked_at > k.valid_from))) THEN
         keys_until := '-infinity';
         RETURN;
     END IF;
@@ -99,12 +106,21 @@ COMMENT ON FUNCTION quorate_store.versions_now(smallint[]) IS
 CREATE OR REPLACE FUNCTION quorate_store.refresh_node(p_node_id smallint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_now record := quorate_store.version_at(p_node_id, clock_timestamp());
+    v_now timestamptz := clock_timestamp();
+    v_at timestamptz;
+    v_then record;
 BEGIN
-    -- Without a valid key it keeps the version that it had, and no round is opened with that.
-    UPDATE quorate_store.node n SET current_version = COALESCE(v_now.version, n.current_version), keys_until = v_now.keys_until
-     WHERE n.node_id = p_node_id
-       AND (n.current_version, n.keys_until) IS DISTINCT FROM (COALESCE(v_now.version, n.current_version), v_now.keys_until);
+    LOOP
+        -- One boundary after the other: a sealing key that was valid between two of them is not forgotten.
+        v_at := (SELECT CASE WHEN isfinite(n.keys_until) AND n.keys_until < v_now THEN n.keys_until ELSE v_now END
+                   FROM quorate_store.node n WHERE n.node_id = p_node_id);
+        v_then := quorate_store.version_at(p_node_id, v_at);
+        -- Without a valid key it keeps the version that it had, and no round is opened with that.
+        UPDATE quorate_store.node n SET current_version = COALESCE(v_then.version, n.current_version), keys_until = v_then.keys_until
+         WHERE n.node_id = p_node_id
+           AND (n.current_version, n.keys_until) IS DISTINCT FROM (COALESCE(v_then.version, n.current_version), v_then.keys_until);
+        EXIT WHEN (v_at < v_now) IS NOT TRUE;
+    END LOOP;
 END $$;
 COMMENT ON FUNCTION quorate_store.refresh_node(smallint) IS 'Brings a node up to date with its keys; its row is locked.';
 
@@ -186,6 +202,8 @@ BEGIN
         RAISE EXCEPTION 'unknown node %', p_node_id USING ERRCODE = 'QR008', HINT = 'quorate.nodes lists them; add_node adds one.';
     END IF;
     PERFORM quorate_store.adopt_keys(p_node_id::smallint);
+    -- What has passed is settled before the keys change.
+    PERFORM quorate_store.refresh_node(n.node_id) FROM quorate_store.node n WHERE n.node_id = p_node_id AND n.keys_until <= clock_timestamp();
     SELECT v.* INTO v_version FROM quorate_store.node n JOIN quorate_store.node_version v ON v.version = n.current_version
      WHERE n.node_id = p_node_id;
     RETURN v_version;

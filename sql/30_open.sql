@@ -151,8 +151,9 @@ DECLARE
     v_freshness interval := make_interval(secs => extract(epoch FROM p_freshness)::float8);
     v_checked boolean := quorate_store.check_policy(p_round_ids, p_quorum, p_nonce, p_timeout, p_budget, p_base, p_max, v_life,
                                                     v_freshness, p_after);
-    v_nodes record := quorate_store.choose_nodes(p_quorum, p_node_ids);
+    -- Before its nodes are looked at: a round that is opened at or after the moment when a key begins or ends knows that.
     v_opened timestamptz := clock_timestamp();
+    v_nodes record := quorate_store.choose_nodes(p_quorum, p_node_ids);
     v_fresh timestamptz := v_opened + v_freshness;
     v_deadline timestamptz := least(v_opened + v_life, v_fresh);
     v_escalate timestamptz := v_opened + make_interval(secs => extract(epoch FROM v_deadline - v_opened)::float8 / 2);

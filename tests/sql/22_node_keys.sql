@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(114);
+SELECT plan(119);
 
 -- Keys of nobody, each another one.
 CREATE FUNCTION pg_temp.k(p_i int) RETURNS text LANGUAGE sql AS
@@ -103,6 +103,23 @@ SELECT is(pg_temp.stored(2), :'was', 'changes nothing');
 SELECT quorate.add_node_key(2, pg_temp.k(3)) \g /dev/null
 SELECT is(pg_temp.now_kept(2), '3 1', 'a key may have another window later');
 
+-- Even if looking at the nodes takes its time: many of them have changed, and meanwhile a key of the first one ends.
+SELECT quorate.add_node(n, format('http://n%s.test/', n), pg_temp.k(1)) FROM generate_series(100, 354) n \g /dev/null
+SELECT clock_timestamp() + interval '1 s' AS begins \gset
+SELECT quorate.add_node_key(n, pg_temp.k(2), :'begins') FROM generate_series(101, 354) n \g /dev/null
+SELECT pg_temp.pass(:'begins') \g /dev/null
+CREATE FUNCTION pg_temp.opened_with_a_key_that_had_ended(p_try int) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    v_ends timestamptz := clock_timestamp() + p_try * interval '3 ms';
+BEGIN
+    PERFORM quorate.add_node_key(100, pg_temp.k(100 + p_try), valid_until => v_ends);
+    PERFORM quorate.open_round('crowd-' || p_try, 1, ARRAY(SELECT generate_series(100, 354)));
+    RETURN (SELECT count(*) FROM quorate_store.round r JOIN quorate_store.node_version v ON v.version = r.node_versions[1]
+             WHERE r.round_no = pg_temp.no('crowd-' || p_try) AND r.opened_at >= v_ends AND pg_temp.k(100 + p_try) IN (v.receipt_key, v.other_keys[1]));
+END $$;
+SELECT is(sum(pg_temp.opened_with_a_key_that_had_ended(i))::int, 0, 'no round that is opened after the end of a key has it') FROM generate_series(1, 8) i;
+SELECT quorate.set_node_enabled(n, false) FROM generate_series(100, 354) n \g /dev/null
+
 -- The last key ends.
 
 SELECT quorate.add_node(3, 'http://n3.test/', pg_temp.k(1)) \g /dev/null
@@ -164,6 +181,18 @@ SELECT throws_ok('SELECT pg_temp.now_kept(5)', 'QR008', 'node 5 has no valid sea
 SELECT matches(pg_temp.error_of('SELECT pg_temp.now_kept(5)', 'HINT'), 'add_node without a sealing key', 'but if an admin says so');
 SELECT quorate.add_node(5, 'http://n5.test/', pg_temp.k(1)) \g /dev/null
 SELECT is(pg_temp.now_kept(5), '1', 'by adding the node without one');
+
+SELECT quorate.add_node(n, format('http://n%s.test/', n), pg_temp.k(1)) FROM unnest('{8,9}'::int[]) n \g /dev/null
+SELECT clock_timestamp() + interval '150 ms' AS begins, clock_timestamp() + interval '300 ms' AS ends \gset
+SELECT quorate.add_node_key(8, pg_temp.q(3), :'begins', :'ends') \g /dev/null
+SELECT quorate.add_node_key(9, pg_temp.q(3), :'begins') \g /dev/null
+SELECT pg_temp.pass(:'ends') \g /dev/null
+SELECT quorate.revoke_node_key(9, pg_temp.q(3)) \g /dev/null
+SELECT throws_ok('SELECT pg_temp.now_kept(8)', 'QR008', 'node 8 has no valid sealing key', 'a first sealing key that began and ended while no coordinator ran is not forgotten');
+SELECT throws_ok('SELECT pg_temp.now_kept(9)', 'QR008', 'node 9 has no valid sealing key', 'nor one that began so and was revoked');
+SELECT pg_temp.beat() \g /dev/null
+SELECT throws_ok(format('SELECT pg_temp.now_kept(%s)', n), 'QR008', format('node %s has no valid sealing key', n), 'not by a coordinator either')
+  FROM unnest('{8,9}'::int[]) n;
 
 -- add_node goes on to replace.
 
