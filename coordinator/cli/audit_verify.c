@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/audit_past.h"
 #include "db/audit.h"
 
 enum { SLICE = 500, ROUNDS = 5000 };
@@ -28,6 +29,7 @@ struct walk {
     unsigned char hash[SHA256_BYTES];
     struct checkpoint *all_kept, *kept; /* of the file; those not met yet, ascending by seq */
     size_t kept_count;
+    struct audit_past past;
     int64_t signed_upto;       /* by checkpoints of the database */
     int64_t unsigned_since_us; /* when the first entry after them was made */
 };
@@ -95,7 +97,8 @@ static bool check_row(struct walk *walk, const struct history_entry *entry, cons
         return misfit(walk, entry, row, "the rows are not those that were recorded");
     if (strcmp(verdict, "row") == 0 && strcmp(text_of(row, "parts"), text_of(row, "row_parts")) != 0)
         return misfit(walk, entry, row, "the parts of the entry are not those of its record");
-    return audit_record(walk->deployment, entry, record, walk->tally, walk->err);
+    return audit_record(walk->deployment, entry, record, walk->tally, walk->err) &&
+           audit_past_check(&walk->past, entry, record, walk->err);
 }
 
 /* Checkpoints that were kept elsewhere and say what the hash was here. */
@@ -315,6 +318,7 @@ bool audit_database(const char *conninfo, const char *kept_path, struct audit_ke
     json_decref(status);
     db_client_close(walk.client);
     free(walk.all_kept);
+    audit_past_free(&walk.past);
     if (isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
     if (!good && err->code == EXIT_DONE)

@@ -94,6 +94,31 @@ def test_a_record_that_is_kept_of_a_pruned_round_is_compared(scene):
             assert "quorate_store.ack" in scene.found()
 
 
+def test_a_change_that_no_rule_allows_is_found_though_it_got_a_record(scene):
+    """Who breaks the rules by hand and notes that as an event of today has it chained like any other: what was recorded before says otherwise."""
+    scene.play().wait_chained()
+    scene.end()
+    scene.fits()
+    hand = Tamperer(scene.db.conninfo)
+    for table, kind, change in (
+            ("node_key", "node_key", "SET revoked_at = NULL WHERE revoked_at IS NOT NULL RETURNING key_no"),
+            ("node_key", "node_key", "SET valid_from = valid_from - interval '1 day' RETURNING key_no"),
+            ("coordinator", "coordinator", "SET ended_at = NULL, end_reason = NULL WHERE instance_no = 1 RETURNING instance_no"),
+            ("deployment", "deployment", "SET created_at = created_at - interval '1 day' RETURNING 0"),
+            ("ack", "acked", "SET http_status = 201 WHERE acked_at > (SELECT r.settled_at FROM quorate_store.round r WHERE r.round_no = ack.round_no) "
+                             "RETURNING round_no")):
+        with hand.undone(table, "history", "history_due"):
+            key = hand.all(f"UPDATE quorate_store.{table} {change}")[0][0]
+            assert f"quorate_store.{table}, key" in scene.found()
+            hand.conn.execute("INSERT INTO quorate_store.history_due (due_no, key, kind) VALUES (1, %s, %s)", [key, kind])
+            if change.startswith("SET valid_from"):
+                hand.conn.execute("INSERT INTO quorate_store.history_due (due_no, key, kind) SELECT 2, key_no, 'node_key' FROM quorate_store.node_key")
+            hand.conn.execute("SELECT * FROM quorate_worker.chain(1000, NULL)")
+            told = scene.found()
+            assert f"quorate_store.{table}, key {key}: " in told and "no rule" in told, told
+    scene.fits()
+
+
 def offline(scene, file):
     path = scene.lab.folder / "file.json"
     path.write_text(json.dumps(file, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n")

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/audit_check.h"
+#include "cli/audit_past.h"
 #include "wire/checkpoint.h"
 
 static const char PATH[] = "tests/data/audit.json";
@@ -165,6 +166,45 @@ static void a_checkpoint_is_one_line_and_back(void **state) {
     secret_key_free(key);
 }
 
+static void what_never_changes_is_what_it_was_before(void **state) {
+    (void)state;
+    static const struct {
+        const char *kind;
+        int64_t key;
+        const char *record;
+        bool good;
+    } steps[] = {
+        {"node_key", 1, "{\"key\":\"a\",\"valid_until\":null,\"revoked_at\":null}", true},
+        {"node_key", 2, "{\"key\":\"b\",\"valid_until\":null,\"revoked_at\":null}", true}, /* another row */
+        {"coordinator", 1, "{\"name\":\"c\",\"ended_at\":null}", true},                    /* another table */
+        {"node_key", 1, "{\"key\":\"a\",\"valid_until\":7,\"revoked_at\":null}", true},
+        {"node_key", 1, "{\"key\":\"a\",\"valid_until\":9,\"revoked_at\":8}", true},
+        {"node_key", 1, "{\"key\":\"a\",\"valid_until\":9,\"revoked_at\":null}", false},
+        {"node_key", 2, "{\"key\":\"x\",\"valid_until\":null,\"revoked_at\":null}", false},
+        {"node_key", 2, "{\"key\":\"x\",\"valid_until\":null}", true},
+        {"coordinator", 1, "{\"name\":\"c\",\"ended_at\":5}", true},
+        {"coordinator", 1, "{\"name\":\"c\",\"ended_at\":6}", false},
+        {"acked", 1, "{\"acks\":[{\"node_id\":2}]}", true},
+        {"acked", 1, "{\"acks\":[{\"node_id\":1},{\"node_id\":2}]}", true},
+        {"acked", 1, "{\"lost\":true}", true},
+        {"acked", 1, "{\"acks\":[{\"node_id\":2}]}", false},
+        {"acked", 1, "{}", false},
+        {"node", 1, "{\"enabled\":true}", true},
+        {"node", 1, "{\"enabled\":false}", true}, /* nothing of it stays */
+    };
+    struct audit_past past = {0};
+    for (size_t i = 0; i < COUNT(steps); i++) {
+        struct error err = {0};
+        struct history_entry entry = {.seq = (int64_t)i + 1, .key = steps[i].key};
+        snprintf(entry.kind, sizeof entry.kind, "%s", steps[i].kind);
+        if (audit_past_check(&past, &entry, steps[i].record, &err) != steps[i].good) {
+            fail_msg("step %zu", i);
+        }
+        assert_int_equal(err.code, steps[i].good ? EXIT_DONE : EXIT_UNEXPECTED);
+    }
+    audit_past_free(&past);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_vector_verifies),
@@ -172,6 +212,7 @@ int main(void) {
         cmocka_unit_test(one_ack_makes_no_quorum_of_two),
         cmocka_unit_test(a_quorum_is_of_different_nodes),
         cmocka_unit_test(a_checkpoint_is_one_line_and_back),
+        cmocka_unit_test(what_never_changes_is_what_it_was_before),
     };
     return wire_start(NULL) ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
