@@ -17,8 +17,3 @@ BEGIN
      WHERE e.happened;
     RETURN NULL;
 END $$;
-
--- quorate_worker.record notes acks of rounds that are settled already: it knows them without looking each one up. Who writes such a row by
--- hand notes nothing, and is found.
-DROP TRIGGER history_acked ON quorate_store.ack;
-DROP FUNCTION quorate_store.history_acked();

@@ -205,6 +205,26 @@ class Older:
                           "interval '1 microsecond', %s, %s, decode(%s, 'hex'), %s, '', %s)", [self.seq, at, key, kind, digest, self.hash, record if kept else None])
 
 
+class HalfMigrated(Older):
+    """The migrations of now, and the functions of before: as it is when sql/ could not get its locks."""
+
+    NUMBER = 8
+
+
+def test_a_late_ack_is_noted_in_the_middle_of_a_migration_too(lab):
+    """The trigger that notes it stays until there is a function that does."""
+    half = HalfMigrated(lab.cluster)
+    half.conn.execute("INSERT INTO quorate_store.deployment (deployment_id) VALUES ('old')")
+    notes = lambda: half.conn.execute(  # noqa: E731
+        "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgname = 'history_acked'), to_regproc('quorate_store.note_acked') IS NOT NULL").fetchone()
+    assert notes() == (True, False)
+    done = lab.processes.command("migrate", conninfo=half.conninfo)
+    assert done.returncode == 0, done.stderr
+    assert notes() == (False, True)
+    half.conn.close()
+    lab.cluster.drop_database(half.name)
+
+
 def test_a_database_with_nodes_and_a_history_is_migrated(lab):
     """Each node's key gets its window, the records of before fit to the byte, and a second migration changes nothing."""
     older = Older(lab.cluster)
