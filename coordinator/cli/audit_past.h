@@ -1,4 +1,5 @@
-/* Records that the chain keeps, since their rows change: what one says must be what a rule lets come after the one before. */
+/* Records that the chain keeps, since their rows change: what one says must be what a rule lets come after the one
+ * before. */
 #ifndef QUORATE_CLI_AUDIT_PAST_H
 #define QUORATE_CLI_AUDIT_PAST_H
 

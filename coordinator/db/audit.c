@@ -19,12 +19,11 @@ static json_t *answer(struct db_client *client, const char *sql, const struct db
 }
 
 json_t *db_audit_status(struct db_client *client, struct error *err) {
-    return answer(
-        client,
-        "SELECT json_build_object('deployment_id', deployment_id, 'entries', entries, 'due', due, "
-        "'importing', importing, 'now_us', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) "
-        "FROM quorate.history_status()",
-        NULL, err);
+    return answer(client,
+                  "SELECT json_build_object('deployment_id', deployment_id, 'entries', entries, 'due', due, "
+                  "'importing', importing, 'now_us', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) "
+                  "FROM quorate.history_status()",
+                  NULL, err);
 }
 
 static json_t *between(struct db_client *client, const char *sql, int64_t one, int64_t other, struct error *err) {
