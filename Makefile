@@ -82,7 +82,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c $(filter-out $(BUILD)/obj/coordinator/main
 	$(Q)$(COMPILE) -o $@ $< $(filter %.o,$^) $(LDFLAGS) -lcmocka $(LIBS)
 
 # Sanitizers see C alone: what only SQL shows is shown once, without them.
-SUITES := $(if $(filter 1,$(SAN)),--suite units --suite e2e)
+SUITES := $(if $(filter 1,$(SAN)),--suite units --suite e2e --of-c)
 check: ## build and run all tests [SAN=1: those of C, under sanitizers] [TESTS=pattern: only those]
 	@scripts/install-deps build test
 	@$(MAKE) --no-print-directory all units demo-programs bench-programs
