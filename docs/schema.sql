@@ -1303,7 +1303,7 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.history_round()
---   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off, enable_hashjoin=on
 --
 -- quorate_store.hold_node(p_node_id integer)
 --   returns quorate_store.node_version; volatile
@@ -1346,6 +1346,9 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --
 -- quorate_store.node_key_begins()
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
+--
+-- quorate_store.nonce_of(p_uuid bytea)
+--   returns bigint; stable
 --
 -- quorate_store.note_acked(p_round_no bigint, p_now timestamp with time zone)
 --   returns void; volatile
@@ -1402,7 +1405,7 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.round_ends()
---   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off
+--   returns trigger; volatile, set search_path=pg_catalog, pg_temp, enable_nestloop=off, enable_hashjoin=on
 --
 -- quorate_store.round_records(p_rounds quorate_store.round[], p_kinds quorate_store.history_kind[])
 --   returns TABLE(i bigint, record text, digest bytea, parts bytea); stable

@@ -9,12 +9,10 @@ DECLARE
     v_life interval := least(p_deadline, p_freshness);
     v_round_id text;
 BEGIN
-    FOREACH v_round_id IN ARRAY p_round_ids LOOP
-        IF v_round_id IS NULL OR v_round_id !~ '^[A-Za-z0-9_-]{1,128}$' THEN
-            PERFORM quorate_store.invalid(format('round id "%s" is malformed', left(COALESCE(v_round_id, 'NULL'), 200)),
-                'Use 1 to 128 of A-Z, a-z, 0-9, _ and -.');
-        END IF;
-    END LOOP;
+    SELECT COALESCE(u, 'NULL') INTO v_round_id FROM unnest(p_round_ids) AS u WHERE (u ~ '^[A-Za-z0-9_-]{1,128}$') IS NOT TRUE LIMIT 1;
+    IF FOUND THEN
+        PERFORM quorate_store.invalid(format('round id "%s" is malformed', left(v_round_id, 200)), 'Use 1 to 128 of A-Z, a-z, 0-9, _ and -.');
+    END IF;
     IF p_quorum IS NULL OR p_quorum < 1 THEN
         PERFORM quorate_store.invalid(format('quorum %s is below 1', COALESCE(p_quorum::text, 'NULL')),
             'Use 1 up to the number of nodes.');
@@ -121,7 +119,9 @@ BEGIN
         -- In one order for everybody, so that two calls with the same ids never deadlock.
         WITH entered AS (
             INSERT INTO quorate_store.ledger AS l (round_id, nonce)
-            SELECT u, COALESCE(p_nonce, quorate_store.random_nonce()) FROM unnest(p_round_ids) AS u WHERE u <> ALL (COALESCE(v_ids, '{}')) ORDER BY u
+            SELECT x.round_id, COALESCE(p_nonce, quorate_store.nonce_of(x.uuid))
+              FROM (SELECT u AS round_id, uuid_send(gen_random_uuid()) AS uuid FROM unnest(p_round_ids) AS u
+                     WHERE v_ids IS NULL OR u <> ALL (v_ids) ORDER BY u) x
             ON CONFLICT DO NOTHING RETURNING l.round_no, l.round_id, l.nonce)
         SELECT round_nos || array_agg(e.round_no), v_ids || array_agg(e.round_id), nonces || array_agg(e.nonce)
           INTO round_nos, v_ids, nonces FROM entered e;
@@ -130,8 +130,11 @@ BEGIN
         -- A drawn nonce met a used one (once in 2^63 / rounds): draw again.
     END LOOP;
     IF v_ids <> p_round_ids THEN
-        SELECT array_agg(e.round_no ORDER BY array_position(p_round_ids, e.round_id)), array_agg(e.nonce ORDER BY array_position(p_round_ids, e.round_id))
-          INTO round_nos, nonces FROM unnest(round_nos, nonces, v_ids) AS e (round_no, nonce, round_id);
+        -- Back into the order given, by sorting alone: a search for each id would cost the square of their number.
+        SELECT array_agg(e.round_no ORDER BY e.round_id), array_agg(e.nonce ORDER BY e.round_id) INTO round_nos, nonces
+          FROM unnest(round_nos, nonces, v_ids) AS e (round_no, nonce, round_id);
+        SELECT array_agg(round_nos[p.place] ORDER BY p.i), array_agg(nonces[p.place] ORDER BY p.i) INTO round_nos, nonces
+          FROM (SELECT u.i, row_number() OVER (ORDER BY u.round_id) AS place FROM unnest(p_round_ids) WITH ORDINALITY AS u (round_id, i)) p;
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate_store.enter_ledger(text[], bigint) IS
@@ -157,36 +160,35 @@ DECLARE
     v_fresh timestamptz := v_opened + v_freshness;
     v_deadline timestamptz := least(v_opened + v_life, v_fresh);
     v_escalate timestamptz := v_opened + make_interval(secs => extract(epoch FROM v_deadline - v_opened)::float8 / 2);
-    v_entered record;
+    v_nos bigint[];
+    v_nonces bigint[];
     v_limit int;
 BEGIN
     IF p_require_sealed IS NULL THEN
         PERFORM quorate_store.invalid('require_sealed is NULL', 'Use true or false, or leave it out.');
     END IF;
-    v_entered := quorate_store.enter_ledger(p_round_ids, p_nonce);
+    SELECT e.round_nos, e.nonces INTO v_nos, v_nonces FROM quorate_store.enter_ledger(p_round_ids, p_nonce) e;
     SELECT d.max_envelope_bytes INTO v_limit FROM quorate_store.deployment d
      WHERE p_require_sealed OR EXISTS (SELECT FROM unnest(p_payloads) AS u WHERE octet_length(u) NOT BETWEEN 1 AND d.max_envelope_bytes);
     IF FOUND THEN
         PERFORM quorate_store.refuse_envelopes(p_round_ids, p_node_ids, p_payloads, v_limit, p_require_sealed);
     END IF;
     RETURN QUERY
-    WITH entered AS MATERIALIZED (
-        SELECT u.round_no, u.round_id, u.nonce, u.i
-          FROM unnest(v_entered.round_nos, p_round_ids, v_entered.nonces) WITH ORDINALITY AS u (round_no, round_id, nonce, i)),
-    opened AS (
+    WITH opened AS (
         INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
                                          max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions, require_sealed)
-        SELECT n.round_no, v_opened, v_escalate, v_deadline, v_fresh, p_timeout, p_base, p_max, p_after::quorate_store.after_quorum,
-               p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions, p_require_sealed FROM entered n),
-    shares AS MATERIALIZED (
-        SELECT n.round_no, p_node_ids[k] AS node_id, p_payloads[(n.i - 1) * cardinality(p_node_ids) + k] AS payload
-          FROM entered n CROSS JOIN generate_series(1, cardinality(p_node_ids)) AS k WHERE p_payloads IS NOT NULL),
+        SELECT u, v_opened, v_escalate, v_deadline, v_fresh, p_timeout, p_base, p_max, p_after::quorate_store.after_quorum,
+               p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions, p_require_sealed FROM unnest(v_nos) AS u),
+    shares AS MATERIALIZED ( -- (an element of v_nos or p_node_ids is found at once; for one of p_payloads, PostgreSQL would walk past all before it)
+        SELECT v_nos[(u.i - 1) / cardinality(p_node_ids) + 1] AS round_no, p_node_ids[(u.i - 1) % cardinality(p_node_ids) + 1] AS node_id, u.payload
+          FROM unnest(p_payloads) WITH ORDINALITY AS u (payload, i)),
     delivered AS (
         INSERT INTO quorate_store.delivery (round_no, distributed_at, node_id, payload_sha256, payload_bytes)
         SELECT s.round_no, v_opened, s.node_id, sha256(s.payload), octet_length(s.payload) FROM shares s),
     enveloped AS (
         INSERT INTO quorate_store.envelope (round_no, node_id, payload) SELECT s.round_no, s.node_id, s.payload FROM shares s)
-    SELECT n.round_id, n.nonce, v_opened, v_escalate, v_deadline, v_fresh FROM entered n ORDER BY n.i;
+    SELECT n.round_id, n.nonce, v_opened, v_escalate, v_deadline, v_fresh
+      FROM unnest(p_round_ids, v_nonces) WITH ORDINALITY AS n (round_id, nonce, i) ORDER BY n.i;
 END $$;
 COMMENT ON FUNCTION quorate_store.new_rounds(text[], int, int[], bytea[], bigint, interval, int, interval, interval, interval, interval, text, boolean) IS
     'What open_round, submit_round and submit_rounds share: checks, the ledger entries, the rounds, and, unless p_payloads is NULL, their envelopes, '

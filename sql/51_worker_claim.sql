@@ -152,7 +152,7 @@ BEGIN
           FROM (SELECT p.round_no, (SELECT array_agg(d.node_id) FROM quorate_store.delivery d
                                      WHERE d.round_no = p.round_no AND p.state = 'open' AND v_now <= p.deadline_at
                                        AND p.node_versions[array_position(p.node_ids, d.node_id)] <> ALL (p_busy)) AS node_ids
-                  FROM picked p) f
+                  FROM picked p OFFSET 0) f -- a fence: else the nodes are looked for at each of the three places that name them
          WHERE r.round_no = f.round_no
         RETURNING r.*)
     SELECT r.round_no, l.round_id, l.nonce, r.state::text, r.after_quorum = 'stop', r.escalated_at IS NOT NULL,

@@ -105,12 +105,15 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
     v_locked bigint[];
+    v_settled bigint[]; -- those of them that were settled already
+    v_all boolean; -- nothing is left out because somebody else has its round locked
     v_now timestamptz;
     v_rest bigint[];
-    v_round record;
 BEGIN
-    v_locked := ARRAY(SELECT r.round_no FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
-                       ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED);
+    SELECT array_agg(x.round_no), array_agg(x.round_no) FILTER (WHERE x.settled), COALESCE(cardinality(array_agg(x.round_no)), 0) = (SELECT count(DISTINCT u) FROM unnest(p_round_nos) AS u)
+      INTO v_locked, v_settled, v_all
+      FROM (SELECT r.round_no, r.settled_at IS NOT NULL AS settled FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
+             ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED) x;
     v_now := clock_timestamp(); -- after the locks: on time or late is decided by this one reading
     INSERT INTO quorate_store.ack (round_no, node_id, route, attempt, acked_at, late, http_status, receipt, key_no)
     SELECT u.round_no, u.node_id, u.route::quorate_store.route, u.attempt, t.at,
@@ -121,8 +124,11 @@ BEGIN
            -- The history tells by it whether the record of the settling has this ack, whatever became of the clock meanwhile.
      CROSS JOIN LATERAL (SELECT CASE WHEN r.settled_at IS NULL THEN v_now
                                      ELSE greatest(v_now, r.settled_at + interval '1 microsecond') END AS at) t
-     WHERE u.receipt IS NOT NULL AND u.round_no = ANY (v_locked)
+     WHERE u.receipt IS NOT NULL AND (v_all OR u.round_no = ANY (v_locked))
     ON CONFLICT DO NOTHING;
+    IF v_settled IS NOT NULL THEN
+        PERFORM quorate_store.note_acked(u, v_now) FROM unnest(v_settled) AS u;
+    END IF;
     IF v_alive THEN
         -- All but those that have no row of their own, because a claim stands for them, and of which their ack says it.
         v_rest := ARRAY(SELECT u.i FROM unnest(p_round_nos, p_node_ids, p_routes, p_attempts)
@@ -131,64 +137,52 @@ BEGIN
                                   WHERE k.round_no = u.round_no AND k.node_id = u.node_id) IS NOT TRUE
                                 OR (SELECT true FROM quorate_store.attempt a WHERE a.round_no = u.round_no AND a.node_id = u.node_id
                                                                                AND a.route = 'primary' AND a.attempt = 1))
-                           AND u.round_no = ANY (v_locked));
+                           AND (v_all OR u.round_no = ANY (v_locked)));
         IF cardinality(v_rest) > 0 THEN
             PERFORM quorate_store.record_outcomes(p_instance, v_now, v_rest, p_round_nos, p_node_ids, p_routes, p_attempts, p_outcomes,
                                                   p_statuses, p_retry_us);
         END IF;
     END IF;
-    FOR v_round IN
-        WITH counted AS MATERIALIZED (
-            SELECT r.round_no, r.state, r.owner, r.settled_at IS NOT NULL AS settled, k.nodes, k.last,
-                   CASE WHEN r.state <> 'open' THEN r.state
-                        WHEN v_now > r.deadline_at THEN 'stalled'
-                        WHEN cardinality(k.nodes) >= r.quorum THEN 'complete'
-                        ELSE 'open' END AS new_state,
-                   -- Whoever has all acks and no attempt under way settles in the same breath.
-                   r.settled_at IS NULL AND (r.state <> 'open' OR v_now <= r.deadline_at) AND k.acks = cardinality(r.node_ids)
-                   AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
-                   AND (k.firsts = cardinality(r.claimed_nodes) OR NOT quorate_store.under_way(r.round_no)) AS done
-              FROM unnest(v_locked) AS u (round_no)
-              JOIN quorate_store.round r ON r.round_no = u.round_no
-             CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) FILTER (WHERE NOT a.late) AS nodes, count(*) AS acks, max(a.acked_at) AS last,
-                                       count(*) FILTER (WHERE a.node_id = ANY (r.claimed_nodes) AND a.route = 'primary' AND a.attempt = 1) AS firsts
-                                   FROM quorate_store.ack a WHERE a.round_no = r.round_no) k),
-        erased AS (DELETE FROM quorate_store.envelope e USING counted c WHERE c.done AND e.round_no = c.round_no),
-        ended AS (
-            UPDATE quorate_store.round r
-               SET state = c.new_state,
-                   closed_at = COALESCE(r.closed_at, v_now),
-                   close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
-                   quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
-                   settled_at = CASE WHEN c.done THEN greatest(v_now, c.last) END,
-                   news = r.news OR r.owner <> p_instance -- a fenced peer's receipt: the owner is to hear of it
-              FROM counted c
-             WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)
-            RETURNING r.round_no, r.opened_at)
-        SELECT c.round_no, c.owner, c.new_state, c.settled AS was_settled, c.settled OR c.done AS settled, l.round_id,
-               CASE WHEN c.new_state <> c.state THEN (extract(epoch FROM v_now - e.opened_at) * 1000000)::bigint END AS ended_us
+    RETURN QUERY
+    WITH counted AS MATERIALIZED (
+        SELECT r.round_no, r.state, r.owner, r.opened_at, r.settled_at IS NOT NULL AS settled, k.nodes, k.last,
+               CASE WHEN r.state <> 'open' THEN r.state
+                    WHEN v_now > r.deadline_at THEN 'stalled'
+                    WHEN cardinality(k.nodes) >= r.quorum THEN 'complete'
+                    ELSE 'open' END AS new_state,
+               -- Whoever has all acks and no attempt under way settles in the same breath.
+               r.settled_at IS NULL AND (r.state <> 'open' OR v_now <= r.deadline_at) AND k.acks = cardinality(r.node_ids)
+               AND (SELECT count(*) FROM quorate_store.attempt a WHERE a.round_no = r.round_no AND a.outcome IS NULL) = 0
+               AND (k.firsts = cardinality(r.claimed_nodes) OR NOT quorate_store.under_way(r.round_no)) AS done
+          FROM unnest(v_locked) AS u (round_no)
+          JOIN quorate_store.round r ON r.round_no = u.round_no
+         CROSS JOIN LATERAL (SELECT array_agg(a.node_id ORDER BY a.node_id) FILTER (WHERE NOT a.late) AS nodes, count(*) AS acks, max(a.acked_at) AS last,
+                                   count(*) FILTER (WHERE a.node_id = ANY (r.claimed_nodes) AND a.route = 'primary' AND a.attempt = 1) AS firsts
+                               FROM quorate_store.ack a WHERE a.round_no = r.round_no) k),
+    erased AS (DELETE FROM quorate_store.envelope e USING counted c WHERE c.done AND e.round_no = c.round_no),
+    ended AS (
+        UPDATE quorate_store.round r
+           SET state = c.new_state,
+               closed_at = COALESCE(r.closed_at, v_now),
+               close_reason = COALESCE(r.close_reason, CASE c.new_state WHEN 'complete' THEN 'quorum' ELSE 'deadline' END),
+               quorum_nodes = CASE WHEN c.state = 'open' AND c.new_state = 'complete' THEN c.nodes ELSE r.quorum_nodes END,
+               settled_at = CASE WHEN c.done THEN greatest(v_now, c.last) END,
+               news = r.news OR r.owner <> p_instance -- a fenced peer's receipt: the owner is to hear of it
           FROM counted c
-          JOIN quorate_store.ledger l ON l.round_no = c.round_no
-          LEFT JOIN ended e ON e.round_no = c.round_no
-    LOOP
-        IF p_notify AND v_round.ended_us IS NOT NULL THEN
-            PERFORM pg_notify('quorate_round', v_round.round_id || ' ' || v_round.new_state);
-        END IF;
-        IF v_round.was_settled THEN
-            PERFORM quorate_store.note_acked(v_round.round_no, v_now);
-        END IF;
-        round_no := v_round.round_no;
-        state := CASE WHEN NOT v_alive OR v_round.owner <> p_instance THEN 'fenced' ELSE v_round.new_state::text END;
-        settled := v_round.settled;
-        completed_us := v_round.ended_us;
-        RETURN NEXT;
-    END LOOP;
-    IF NOT p_round_nos <@ v_locked THEN
+         WHERE r.round_no = c.round_no AND (c.new_state <> c.state OR c.done)),
+    -- (pg_notify is called although nobody reads what it returns: what is volatile stays.)
+    told AS MATERIALIZED (
+        SELECT c.*, CASE WHEN p_notify AND c.new_state <> c.state THEN pg_notify('quorate_round', l.round_id || ' ' || c.new_state) END
+          FROM counted c JOIN quorate_store.ledger l ON l.round_no = c.round_no)
+    SELECT t.round_no, CASE WHEN NOT v_alive OR t.owner <> p_instance THEN 'fenced' ELSE t.new_state::text END, t.settled OR t.done,
+           CASE WHEN t.new_state <> t.state THEN (extract(epoch FROM v_now - t.opened_at) * 1000000)::bigint END
+      FROM told t;
+    IF NOT v_all THEN
         RETURN QUERY
         SELECT DISTINCT u.round_no, CASE WHEN (SELECT true FROM quorate_store.round r WHERE r.round_no = u.round_no) THEN 'locked' ELSE 'gone' END,
                false, NULL::bigint
           FROM unnest(p_round_nos) AS u (round_no)
-         WHERE u.round_no <> ALL (v_locked);
+         WHERE u.round_no <> ALL (COALESCE(v_locked, '{}'));
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate_worker.record(int, boolean, bigint[], smallint[], text[], smallint[], text[], smallint[], bigint[], bytea[], smallint[]) IS
