@@ -10,12 +10,13 @@ PRUNES_A_SAMPLE = 3
 KEPT = 0.1  # of the time: how long ended rounds are kept
 SHARE = 0.5  # of the flood's rate
 
-# Of the tables that are pruned; the ledger is permanent and grows with every round.
-SIZES = """SELECT sum(pg_table_size(c.oid)) FILTER (WHERE c.relname <> 'ledger'), sum(pg_indexes_size(c.oid)) FILTER (WHERE c.relname <> 'ledger'),
-                  sum(pg_total_relation_size(c.oid)) FILTER (WHERE c.relname = 'ledger'), sum(s.n_dead_tup), sum(s.n_live_tup)
-             FROM pg_class c JOIN pg_stat_user_tables s ON s.relid = c.oid WHERE s.schemaname = 'quorate_store'"""
+# The ledger and the history are permanent, and grow with every round; all other tables are pruned.
+SIZES = """SELECT sum(pg_table_size(t.oid)) FILTER (WHERE NOT t.permanent), sum(pg_indexes_size(t.oid)) FILTER (WHERE NOT t.permanent),
+                  sum(pg_total_relation_size(t.oid)) FILTER (WHERE t.permanent), sum(t.n_dead_tup), sum(t.n_live_tup)
+             FROM (SELECT s.relid AS oid, s.relname IN ('ledger', 'history', 'checkpoint') AS permanent, s.n_dead_tup, s.n_live_tup
+                     FROM pg_stat_user_tables s WHERE s.schemaname = 'quorate_store') t"""
 MIB = 2**20
-COLUMNS = {"coordinator MiB": MIB, "tables MiB": MIB, "indexes MiB": MIB, "ledger MiB": MIB, "dead rows": 1, "live rows": 1}
+COLUMNS = {"coordinator MiB": MIB, "tables MiB": MIB, "indexes MiB": MIB, "permanent MiB": MIB, "dead rows": 1, "live rows": 1}
 # The highest of the last third against the highest of the second: the first one fills the window of what is kept.
 FLAT = {"coordinator MiB": "memory", "tables MiB": "tables", "indexes MiB": "indexes", "dead rows": "dead rows"}
 
