@@ -1348,7 +1348,7 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --   returns trigger; volatile, set search_path=pg_catalog, pg_temp
 --
 -- quorate_store.nonce_of(p_uuid bytea)
---   returns bigint; stable
+--   returns bigint; immutable
 --
 -- quorate_store.note_acked(p_round_no bigint, p_now timestamp with time zone)
 --   returns void; volatile
@@ -1358,9 +1358,6 @@ GRANT SELECT(fresh_until) ON TABLE quorate.rounds TO quorate_collector;
 --
 -- quorate_store.quoted(p_text text)
 --   returns text; stable
---
--- quorate_store.random_nonce()
---   returns bigint; volatile
 --
 -- quorate_store.receipt_text(p_receipt bytea)
 --   returns text; immutable

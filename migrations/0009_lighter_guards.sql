@@ -1,6 +1,7 @@
 -- The guards as they were, for less: what a batch of rounds costs grows with the batch, and not with its square.
 
--- As 0002_guards.sql has it; but the functions of the coordinators, which switch hash joins off for what they read themselves, left only nested loops to it.
+-- As 0002_guards.sql has it; but the functions of the coordinators switch hash and merge joins off for what they read themselves. With the nested
+-- loops that this one switches off no join was left, and the planner took those all the same.
 CREATE OR REPLACE FUNCTION quorate_store.round_ends() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET enable_nestloop = off SET enable_hashjoin = on AS $$
 DECLARE

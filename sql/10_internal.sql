@@ -19,18 +19,13 @@ BEGIN
 END $$;
 COMMENT ON FUNCTION quorate_store.unknown_round(text) IS 'Raises QR003 (unknown round).';
 
--- Apart from random_nonce, so that a query which has the UUIDs of a whole batch inlines it: a call would cost four times as much.
 CREATE OR REPLACE FUNCTION quorate_store.nonce_of(p_uuid bytea) RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE AS $$
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT greatest(1, ('x' || encode(substr(p_uuid, 10, 7) || substr(p_uuid, 1, 1), 'hex'))::bit(64)::bigint & 9223372036854775807)
 $$;
 COMMENT ON FUNCTION quorate_store.nonce_of(bytea) IS
-'The nonce that a random UUID (version 4, as uuid_send gives it) makes. It carries 122 bits of the server''s CSPRNG (pg_strong_random); its last 7 bytes and its
-first one hold no version or variant bits. 63 of these 64 bits, moved off zero.';
-
-CREATE OR REPLACE FUNCTION quorate_store.random_nonce() RETURNS bigint
-LANGUAGE sql VOLATILE AS $$ SELECT quorate_store.nonce_of(u.uuid) FROM (SELECT uuid_send(gen_random_uuid()) OFFSET 0) AS u (uuid) $$;
-COMMENT ON FUNCTION quorate_store.random_nonce() IS 'A nonce from the server''s CSPRNG: 63 random bits, greater than 0.';
+'The nonce, greater than 0, that a random UUID (version 4, as uuid_send gives it) makes. The UUID carries 122 bits of the server''s CSPRNG
+(pg_strong_random); its last 7 bytes and its first one hold no version or variant bits. The nonce has 63 of these 64 bits, moved off zero.';
 
 CREATE OR REPLACE FUNCTION quorate_store.fence_class() RETURNS int
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT 1903521650 $$;

@@ -121,7 +121,7 @@ BEGIN
             INSERT INTO quorate_store.ledger AS l (round_id, nonce)
             SELECT x.round_id, COALESCE(p_nonce, quorate_store.nonce_of(x.uuid))
               FROM (SELECT u AS round_id, uuid_send(gen_random_uuid()) AS uuid FROM unnest(p_round_ids) AS u
-                     WHERE v_ids IS NULL OR u <> ALL (v_ids) ORDER BY u) x
+                     WHERE v_ids IS NULL OR u <> ALL (v_ids) ORDER BY u COLLATE "C") x
             ON CONFLICT DO NOTHING RETURNING l.round_no, l.round_id, l.nonce)
         SELECT round_nos || array_agg(e.round_no), v_ids || array_agg(e.round_id), nonces || array_agg(e.nonce)
           INTO round_nos, v_ids, nonces FROM entered e;
@@ -131,10 +131,11 @@ BEGIN
     END LOOP;
     IF v_ids <> p_round_ids THEN
         -- Back into the order given, by sorting alone: a search for each id would cost the square of their number.
-        SELECT array_agg(e.round_no ORDER BY e.round_id), array_agg(e.nonce ORDER BY e.round_id) INTO round_nos, nonces
+        SELECT array_agg(e.round_no ORDER BY e.round_id COLLATE "C"), array_agg(e.nonce ORDER BY e.round_id COLLATE "C") INTO round_nos, nonces
           FROM unnest(round_nos, nonces, v_ids) AS e (round_no, nonce, round_id);
         SELECT array_agg(round_nos[p.place] ORDER BY p.i), array_agg(nonces[p.place] ORDER BY p.i) INTO round_nos, nonces
-          FROM (SELECT u.i, row_number() OVER (ORDER BY u.round_id) AS place FROM unnest(p_round_ids) WITH ORDINALITY AS u (round_id, i)) p;
+          FROM (SELECT u.i, row_number() OVER (ORDER BY u.round_id COLLATE "C") AS place
+                  FROM unnest(p_round_ids) WITH ORDINALITY AS u (round_id, i)) p;
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate_store.enter_ledger(text[], bigint) IS
@@ -179,9 +180,10 @@ BEGIN
                                          max_backoff, after_quorum, quorum, retry_budget, node_ids, node_versions, require_sealed)
         SELECT u, v_opened, v_escalate, v_deadline, v_fresh, p_timeout, p_base, p_max, p_after::quorate_store.after_quorum,
                p_quorum, p_budget, v_nodes.node_ids, v_nodes.versions, p_require_sealed FROM unnest(v_nos) AS u),
-    shares AS MATERIALIZED ( -- (an element of v_nos or p_node_ids is found at once; for one of p_payloads, PostgreSQL would walk past all before it)
-        SELECT v_nos[(u.i - 1) / cardinality(p_node_ids) + 1] AS round_no, p_node_ids[(u.i - 1) % cardinality(p_node_ids) + 1] AS node_id, u.payload
-          FROM unnest(p_payloads) WITH ORDINALITY AS u (payload, i)),
+    shares AS MATERIALIZED (
+        SELECT n.round_no, p_node_ids[k] AS node_id, p_payloads[(n.i - 1) * cardinality(p_node_ids) + k] AS payload
+          FROM unnest(v_nos) WITH ORDINALITY AS n (round_no, i) CROSS JOIN generate_series(1, cardinality(p_node_ids)) AS k
+         WHERE p_payloads IS NOT NULL),
     delivered AS (
         INSERT INTO quorate_store.delivery (round_no, distributed_at, node_id, payload_sha256, payload_bytes)
         SELECT s.round_no, v_opened, s.node_id, sha256(s.payload), octet_length(s.payload) FROM shares s),

@@ -41,15 +41,16 @@ BEGIN
             SET resends = a.resends + (a.owner <> EXCLUDED.owner)::int, owner = EXCLUDED.owner
             WHERE a.outcome IS NULL
         RETURNING a.round_no, a.node_id, a.route, a.attempt)
-    SELECT q.round_no, q.node_id, q.route::text, q.attempt, g.round_no IS NOT NULL,
+    SELECT q.round_no, q.node_id, q.route::text, q.attempt, q.granted,
            CASE WHEN NOT v_alive OR r.owner <> p_instance THEN 'fenced'
                 WHEN r.round_no IS NULL THEN 'gone'
                 WHEN q.round_no <> ALL (v_locked) THEN 'locked'
                 ELSE r.state::text END,
            (extract(epoch FROM v_now) * 1000000)::bigint
-      FROM asked q
-      LEFT JOIN quorate_store.round r ON r.round_no = q.round_no
-      LEFT JOIN reserved g ON g.round_no = q.round_no AND g.node_id = q.node_id AND g.route = q.route AND g.attempt = q.attempt;
+      FROM (SELECT x.round_no, x.node_id, x.route, x.attempt, bool_or(x.granted) AS granted
+              FROM (SELECT a.*, false AS granted FROM asked a UNION ALL SELECT g.*, true FROM reserved g) x
+             GROUP BY x.round_no, x.node_id, x.route, x.attempt) q
+      LEFT JOIN quorate_store.round r ON r.round_no = q.round_no;
 END $$;
 COMMENT ON FUNCTION quorate_worker.reserve(int, bigint[], smallint[], text[], smallint[]) IS
 'Reserves attempts of rounds that the instance owns: rows that must be committed before their requests are sent. Arrays of one length, no key twice.
@@ -106,11 +107,11 @@ DECLARE
     v_alive boolean := quorate_store.enter_batch(p_instance);
     v_locked bigint[];
     v_settled bigint[]; -- those of them that were settled already
-    v_all boolean; -- nothing is left out because somebody else has its round locked
+    v_all boolean; -- every round named is there, and its lock ours
     v_now timestamptz;
     v_rest bigint[];
 BEGIN
-    SELECT array_agg(x.round_no), array_agg(x.round_no) FILTER (WHERE x.settled), COALESCE(cardinality(array_agg(x.round_no)), 0) = (SELECT count(DISTINCT u) FROM unnest(p_round_nos) AS u)
+    SELECT array_agg(x.round_no), array_agg(x.round_no) FILTER (WHERE x.settled), count(*) = (SELECT count(DISTINCT u) FROM unnest(p_round_nos) AS u)
       INTO v_locked, v_settled, v_all
       FROM (SELECT r.round_no, r.settled_at IS NOT NULL AS settled FROM quorate_store.round r WHERE r.round_no = ANY (p_round_nos)
              ORDER BY r.round_no FOR NO KEY UPDATE SKIP LOCKED) x;

@@ -25,8 +25,8 @@ static const int64_t TOLD_QUIET_US = 5000000;
  * none is free.
  *
  * And a text of 4 MiB, made and thrown away: glibc gives what a batch has freed back to the kernel, and fetches it again
- * page by page for the next one, until it has seen a large piece freed (mallopt(3), M_TRIM_THRESHOLD). It takes a fifth off
- * what a flood costs the session.
+ * page by page for the next one, until it has seen a large piece freed (mallopt(3), M_MMAP_THRESHOLD). In a flood the
+ * session that records takes a fifth less CPU for it.
  *
  * Only a connection whose process is the one that the server tells us is the server's own. Behind a pooler the next
  * transaction may run in another session, and this one be a stranger's next: nothing is set there for longer than a
@@ -41,7 +41,7 @@ static const char *const SETTINGS[] = {
      " set_config('default_transaction_read_only', 'off', false) ||"
      " set_config('client_connection_check_interval', '1s', false) END"
      " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)"),
-    ("SELECT d.direct, CASE WHEN d.direct THEN octet_length(repeat(' ', 4194304))::text END"
+    ("SELECT d.direct, octet_length(repeat(' ', d.direct::int * 4194304))"
      " FROM (SELECT pg_backend_pid() = $1::int) AS d (direct)"),
     ("SELECT pg_backend_pid() = $1::int, count(set_config(s.name, '0', false)) FROM pg_catalog.pg_settings s"
      " WHERE pg_backend_pid() = $1::int AND s.name IN"

@@ -81,7 +81,7 @@ class Book:
         acked = [n for n in nodes if histories[n][2]]
         past = "complete" if state == "dead_lettered" else state
         with self.conn.transaction():
-            number = self.value("""INSERT INTO quorate_store.ledger (round_id, nonce) VALUES (%s, quorate_store.random_nonce())
+            number = self.value("""INSERT INTO quorate_store.ledger (round_id, nonce) VALUES (%s, quorate_store.nonce_of(uuid_send(gen_random_uuid())))
                                    RETURNING round_no""", name.replace(" ", "-").replace(",", ""))
             known = {"no": number, "ago": ago, "after": after_quorum, "nodes": nodes, "acked": acked, "me": self.me,
                      "quorum": 1 if past == "complete" else len(nodes), "budget": BUDGET}

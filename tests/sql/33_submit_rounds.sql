@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(33);
+SELECT plan(36);
 
 SELECT pg_temp.nodes(1, 4) \gset
 CREATE TEMP TABLE opened AS
@@ -23,9 +23,15 @@ SELECT is(count(*)::int, 500, 'five hundred at once')
                              ARRAY(SELECT convert_to(i || '/' || k, 'UTF8') FROM generate_series(1, 500) i, generate_series(1, 4) k ORDER BY i, k));
 SELECT is(count(*)::int, 2000, 'all envelopes are their rounds'' and nodes'' own')
   FROM quorate_store.envelope e JOIN quorate_store.ledger l USING (round_no) WHERE l.round_id || '/' || e.node_id = 'many-' || convert_from(e.payload, 'UTF8');
+CREATE TEMP TABLE shuffled AS
+SELECT o.* FROM (SELECT array_agg('turn-' || n ORDER BY md5(n::text)) AS ids FROM generate_series(1, 300) n) s
+ CROSS JOIN LATERAL quorate.submit_rounds(s.ids, 1, '{1}', array_fill('x'::bytea, '{300}')) WITH ORDINALITY AS o (round_id, nonce, opened_at, escalate_at, deadline_at, fresh_until, i);
+SELECT is(count(*)::int, 300, 'in no order of theirs: they come back as they were given, each with its own nonce')
+  FROM (SELECT s.*, row_number() OVER (ORDER BY md5(split_part(s.round_id, '-', 2))) AS place FROM shuffled s) s
+  JOIN quorate_store.ledger l USING (round_id, nonce) WHERE s.i = s.place;
 SELECT pg_temp.join_as('one') AS me \gset
-SELECT is(pg_temp.claim_all(:me), 503::bigint, 'they can be claimed');
-SELECT is(count(*)::int, 2006, 'with their first attempts') FROM quorate.attempts WHERE outcome IS NULL AND attempt = 1 AND route = 'primary';
+SELECT is(pg_temp.claim_all(:me), 803::bigint, 'they can be claimed');
+SELECT is(count(*)::int, 2306, 'with their first attempts') FROM quorate.attempts WHERE outcome IS NULL AND attempt = 1 AND route = 'primary';
 
 -- All or nothing.
 
@@ -48,6 +54,18 @@ SELECT throws_ok(format('SELECT quorate.submit_rounds(%s)', arguments), 'QR007',
     $$ARRAY(SELECT 'n' || i FROM generate_series(1, 10001) i), 1, '{1}', ARRAY(SELECT 'x'::bytea FROM generate_series(1, 10001))$$]) arguments;
 SELECT is(count(*)::int, 0, 'nothing of what was refused is left') FROM quorate_store.ledger WHERE round_id LIKE 'n%';
 SELECT lives_ok($$ SELECT quorate.submit_rounds('{new,newer}', 1, '{1}', '{x,y}') $$, 'so the ids can still be used');
+
+-- A drawn nonce that was used before is drawn again.
+
+CREATE TEMP SEQUENCE drawn;
+CREATE OR REPLACE FUNCTION quorate_store.nonce_of(p_uuid bytea) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN CASE nextval('pg_temp.drawn') WHEN 2 THEN (SELECT min(l.nonce) FROM quorate_store.ledger l) ELSE 1000000 + currval('pg_temp.drawn') END;
+END $$;
+SELECT results_eq($$ SELECT round_id, nonce FROM quorate.submit_rounds('{z3,z1,z2}', 1, '{1}', '{a,b,c}') $$,
+                  $$ VALUES ('z3', 1000003::bigint), ('z1', 1000001), ('z2', 1000004) $$, 'for that round alone, and all come back in the order given');
+SELECT results_eq($$ SELECT l.round_id COLLATE "C", l.nonce FROM quorate_store.ledger l WHERE l.round_id LIKE 'z%' ORDER BY 1 $$,
+                  $$ VALUES ('z1' COLLATE "C", 1000001::bigint), ('z2', 1000004), ('z3', 1000003) $$, 'as the ledger has them');
 
 SELECT * FROM finish();
 ROLLBACK;

@@ -116,7 +116,6 @@ INSERT INTO expected_function VALUES
     ('quorate_store.versions_now', '{}'),
     ('quorate_store.with_more', '{}'),
     ('quorate_store.nonce_of', '{}'),
-    ('quorate_store.random_nonce', '{}'),
     ('quorate_store.record_outcomes', '{}'),
     ('quorate_store.refuse_envelopes', '{}'),
     ('quorate_store.refuse_used', '{}'),

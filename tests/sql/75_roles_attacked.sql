@@ -48,7 +48,7 @@ INSERT INTO attack VALUES
     ('42501', 'SELECT lo_import(''/etc/passwd'')'),
     ('42501', 'SELECT pg_ls_dir(''base'')'),
     ('42501', 'CREATE EXTENSION pageinspect'),
-    ('42501', 'SELECT quorate_store.random_nonce()'),
+    ('42501', 'SELECT quorate_store.nonce_of(uuid_send(gen_random_uuid()))'),
     ('42501', 'SELECT quorate_store.end_due(1)'),
     ('42501', 'SET ROLE quorate_test_owner'),
     ('42501', 'SET session_replication_role = replica'),

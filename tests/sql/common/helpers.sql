@@ -76,7 +76,7 @@ DECLARE
     v_opened timestamptz := clock_timestamp() - p_ago;
     v_deadline timestamptz := v_opened + least(p_deadline, p_freshness);
 BEGIN
-    INSERT INTO quorate_store.ledger (round_id, nonce) VALUES (p_round_id, quorate_store.random_nonce()) RETURNING round_no INTO v_no;
+    INSERT INTO quorate_store.ledger (round_id, nonce) VALUES (p_round_id, quorate_store.nonce_of(uuid_send(gen_random_uuid()))) RETURNING round_no INTO v_no;
     INSERT INTO quorate_store.round (round_no, opened_at, escalate_at, deadline_at, fresh_until, per_share_timeout, base_backoff,
                                      max_backoff, owner, after_quorum, quorum, retry_budget, node_ids, node_versions)
     VALUES (v_no, v_opened, v_opened + (v_deadline - v_opened) / 2, v_deadline, v_opened + p_freshness, '1 s', '1 ms', '1 ms', p_owner,
