@@ -150,13 +150,14 @@ def drain(heir, nodes, rounds: int, seconds: float) -> float:
 
 
 def open_rounds(here, scale) -> dict[str, float]:
+    with here.connect() as conn:
+        conn.execute(NO_RANGES)
+    here.wait_alone()  # making an index anew is a scan as well
     before, log_begins = scans_so_far(here), len(here.cluster.read_log())
     explain(here)
     here.nodes()
     nodes, contender = list(here.programs.all), contenders.quorate(deadline="1 hour")
     first = here.coordinator("c1", metrics=True)
-    with here.connect() as conn:
-        conn.execute(NO_RANGES)
     with here.connect() as conn:  # whatever is prepared or cached while a table is empty has its say
         contender.submit(conn, "warm-", 1, loads.WARM)
         wait("the first rounds are settled", lambda: watch.metrics(first)['quorate_rounds_closed_total{state="complete"}'] == loads.WARM, 60)
