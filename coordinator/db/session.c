@@ -24,9 +24,9 @@ static const int64_t TOLD_QUIET_US = 5000000;
  * a lock looks now and then whether we are still there: while commits hang, each lost session would stay else, until
  * none is free.
  *
- * And a text of 4 MiB, made and thrown away: glibc gives what a batch has freed back to the kernel, and fetches it again
- * page by page for the next one, until it has seen a large piece freed (mallopt(3), M_MMAP_THRESHOLD). In a flood the
- * session that records takes a fifth less CPU for it.
+ * And a text of 4 MiB, made and thrown away: glibc gives what a batch has freed back to the kernel, and fetches it
+ * again page by page for the next one, until it has seen a large piece freed (mallopt(3), M_MMAP_THRESHOLD). In a flood
+ * the session that records takes a fifth less CPU for it.
  *
  * Only a connection whose process is the one that the server tells us is the server's own. Behind a pooler the next
  * transaction may run in another session, and this one be a stranger's next: nothing is set there for longer than a
