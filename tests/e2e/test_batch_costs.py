@@ -7,6 +7,7 @@ import random
 import re
 
 import pytest
+from harness.cluster import Cluster
 
 ROUNDS = 300
 NODES = (1, 2, 3)
@@ -22,22 +23,26 @@ RECORD = """SELECT * FROM quorate_worker.record(%s, true, %b::bigint[], %b::smal
 
 
 @pytest.fixture
-def explained(cluster):
-    """A database whose sessions log the plan of every statement, with what each step of it saw; and a function that reads them."""
-    database = cluster.create_database()
-    with cluster.connect(database) as conn:
-        for name, value in EXPLAIN.items():
-            conn.execute(f'ALTER DATABASE "{database}" SET {name} = {value}')
-    begun = cluster.log.stat().st_size
+def cluster():
+    """One of its own: nobody else's log is to hold these plans."""
+    with Cluster() as own:
+        own.create_template()
+        yield own
 
-    def plans() -> list[dict]:
-        with open(cluster.log, encoding="utf-8", errors="replace") as log:
-            log.seek(begun)
-            entries = re.split(r"^(?=\d{4}-\d\d-\d\d )", log.read(), flags=re.MULTILINE)
-        return [json.loads(entry.partition("plan:")[2]) for entry in entries if " plan:" in entry.partition("\n")[0]]
 
-    yield database, plans
-    cluster.drop_database(database)
+@pytest.fixture
+def database(cluster):
+    """Its sessions log the plan of every statement, with what each step of it saw."""
+    name = cluster.create_database()
+    with cluster.connect() as conn:
+        for setting, value in EXPLAIN.items():
+            conn.execute(f'ALTER DATABASE "{name}" SET {setting} = {value}')
+    return name
+
+
+def plans(cluster) -> list[dict]:
+    entries = re.split(r"^(?=\d{4}-\d\d-\d\d )", cluster.read_log(), flags=re.MULTILINE)
+    return [json.loads(entry.partition("plan:")[2]) for entry in entries if " plan:" in entry.partition("\n")[0]]
 
 
 def steps(plan: dict):
@@ -80,15 +85,14 @@ def flood(conn, ids: list[str]) -> None:
     conn.execute("SELECT * FROM quorate_worker.chain(10000, NULL)")
 
 
-def test_no_step_of_a_plan_sees_the_square_of_a_batch(cluster, explained):
-    database, plans = explained
+def test_no_step_of_a_plan_sees_the_square_of_a_batch(cluster, database):
     with cluster.connect(database) as conn:
         for node in NODES:
             conn.execute("SELECT quorate.add_node(%s, 'http://127.0.0.1:1/', %s)", (node, f"whid_000000000000000{node}"))
         ids = [f"round-{number}" for number in range(ROUNDS)]
         random.Random(1).shuffle(ids)  # in no order of theirs
         flood(conn, ids)
-    explained_plans = [(re.sub(r"\s+", " ", plan["Query Text"]), plan["Plan"]) for plan in plans()]
+    explained_plans = [(re.sub(r"\s+", " ", plan["Query Text"]), plan["Plan"]) for plan in plans(cluster)]
     for text in OF_A_BATCH:
         assert max((seen(step) for query, plan in explained_plans if text in query for step in steps(plan)), default=0) >= ROUNDS, text
     assert not [(seen(step), step["Node Type"], query) for query, plan in explained_plans for step in steps(plan) if seen(step) > LONGEST]
