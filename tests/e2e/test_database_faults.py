@@ -84,10 +84,11 @@ def test_too_many_clients_for_a_while(narrow_lab):
     """53300: it is said once, no round ends wrongly meanwhile, and with the first free places all goes on."""
     lab = narrow_lab
     lab.punctual = False
-    node, silent = lab.node(), lab.node().plan(b.silent(), then=b.ok())
+    # A node for each round: of two rounds at one node, either may come first.
+    node, silent, hesitant = lab.node(), lab.node().plan(then=b.silent()), lab.node().plan(b.silent(), then=b.ok())
     coordinator = lab.coordinator()
     lapsing = lab.db.submit(2, [node, silent], per_share_timeout="1 s", retry_budget=1, round_deadline="3 s")
-    lasting = lab.db.submit(2, [node, silent], **PATIENT)
+    lasting = lab.db.submit(2, [node, hesitant], **PATIENT)
     node.primary.wait_requests(2)
     lab.db.wait("one ack each", lambda: all(lab.db.round(one)["acked"] >= 1 for one in (lapsing, lasting)))
     hogs, over = [], threading.Event()
