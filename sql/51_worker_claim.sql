@@ -121,6 +121,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
+    v_now_us bigint;
     v_left int[];
     v_more bigint[];
 BEGIN
@@ -129,6 +130,7 @@ BEGIN
     END IF;
     v_left := ARRAY(SELECT c.instance_no FROM quorate_store.coordinator c WHERE c.cleared_at IS NULL AND c.ended_at IS NOT NULL);
     v_now := clock_timestamp();
+    v_now_us := extract(epoch FROM v_now) * 1000000;
     v_more := ARRAY(SELECT r.round_no FROM quorate_store.round r
                      WHERE r.settled_at IS NULL AND r.news AND r.round_no > 0
                        AND r.owner = ANY (CASE WHEN p_max > 0 THEN ARRAY[p_instance, 0] ELSE ARRAY[p_instance] END)
@@ -154,14 +156,18 @@ BEGIN
                                        AND p.node_versions[array_position(p.node_ids, d.node_id)] <> ALL (p_busy)) AS node_ids
                   FROM picked p OFFSET 0) f -- a fence: else the nodes are looked for at each of the three places that name them
          WHERE r.round_no = f.round_no
-        RETURNING r.*)
+        RETURNING r.round_no, r.state, r.after_quorum, r.escalated_at, r.retry_budget, r.quorum, r.node_ids, r.node_versions, r.claimed_nodes,
+                  -- Once a round, and not once a delivery: this arithmetic is numeric's.
+                  (extract(epoch FROM r.escalate_at - v_now) * 1000000)::bigint AS escalate_us,
+                  (extract(epoch FROM r.deadline_at - v_now) * 1000000)::bigint AS deadline_us,
+                  (extract(epoch FROM r.per_share_timeout) * 1000000)::bigint AS timeout_us,
+                  (extract(epoch FROM r.base_backoff) * 1000000)::bigint AS base_us,
+                  (extract(epoch FROM r.max_backoff) * 1000000)::bigint AS max_us)
     SELECT r.round_no, l.round_id, l.nonce, r.state::text, r.after_quorum = 'stop', r.escalated_at IS NOT NULL,
-           (extract(epoch FROM r.escalate_at - v_now) * 1000000)::bigint, (extract(epoch FROM r.deadline_at - v_now) * 1000000)::bigint,
-           (extract(epoch FROM r.per_share_timeout) * 1000000)::bigint, (extract(epoch FROM r.base_backoff) * 1000000)::bigint,
-           (extract(epoch FROM r.max_backoff) * 1000000)::bigint, r.retry_budget,
+           r.escalate_us, r.deadline_us, r.timeout_us, r.base_us, r.max_us, r.retry_budget,
            d.node_id, r.node_versions[array_position(r.node_ids, d.node_id)], d.payload_bytes, d.payload_sha256, false,
            t.taken::int::smallint, false, t.taken::int::smallint, t.taken, NULL::bigint,
-           0::smallint, false, 0::smallint, false, NULL::bigint, (extract(epoch FROM v_now) * 1000000)::bigint,
+           0::smallint, false, 0::smallint, false, NULL::bigint, v_now_us,
            CASE WHEN t.taken AND d.payload_bytes <= 512 THEN
                (SELECT e.payload FROM quorate_store.envelope e WHERE e.round_no = d.round_no AND e.node_id = d.node_id) END, r.quorum
       FROM claimed r

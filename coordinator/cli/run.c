@@ -105,7 +105,7 @@ static const struct option_spec options[] = {
     {.name = "slots",
      .kind = OPTION_INT,
      .argument = "N",
-     .help = "requests under way at once to one endpoint (default: 64)",
+     .help = "requests under way at once to one endpoint (default: 128)",
      .offset = offsetof(struct run, slots),
      .min = 1,
      .max = 10000},
@@ -267,7 +267,7 @@ static bool check(const struct run *given, const char *name, struct error *err) 
 
 int cli_run(int argc, char **argv) {
     struct run given = {
-        .lease = 2000000, .slots = 64, .max_rounds = 200000, .checkpoint_every = 10000000, .log_level = "info"};
+        .lease = 2000000, .slots = 128, .max_rounds = 200000, .checkpoint_every = 10000000, .log_level = "info"};
     struct error err = {0};
     enum log_level level;
     char host[128] = "host", name[NAME_MAX_BYTES + 1];

@@ -14,7 +14,7 @@ static const size_t LOAD_BYTES_MAX =
     8 * 1024 * 1024; /* of envelopes read in one batch, unless a single one is larger */
 /* A round whose escalation or settling the database refuses for a lasting reason is looked at again after this long. */
 static const double GIVEN_UP_PAUSE_S = 1.0;
-enum { CLAIM_MAX = 40, CLAIM_HASTY_MAX = 16, OWNED_MAX = 500, SETTLE_MAX = 1000 };
+enum { CLAIM_MAX = 80, CLAIM_HASTY_MAX = 16, OWNED_MAX = 500, SETTLE_MAX = 1000 };
 
 /* Where a build for tests may end behind a batch that was sent. */
 static void sent(const struct lane *lane) {
