@@ -111,7 +111,7 @@ void lane_forget_round(struct lane *lane, struct round *round) {
 
 static bool has_work(const struct lane *lane) {
     return (lane->records.count > 0 && lane->urgent) || lane->reserves != NULL || lane->loads != NULL ||
-           lane->escalates != NULL || lane->settles != NULL || lane->owned_wanted || lane->held_work != NULL;
+           lane->escalates != NULL || lane->settles != NULL || lane->owned_wanted || lane->work.result != NULL;
 }
 
 bool lane_idle(const struct lane *lane) {
@@ -121,10 +121,16 @@ bool lane_idle(const struct lane *lane) {
 /* The claim is over once its rows are merged, which may have to wait for node versions: until then its slots are its
  * own. */
 static void release_claim(struct lane *lane) {
-    if (lane->claiming && lane->held_work == NULL) {
+    if (lane->claiming && lane->work.result == NULL) {
         lane->claiming = lane->coordinator->claiming = false;
         node_book_pledge(&lane->coordinator->nodes, 0);
     }
+}
+
+void lane_drop_work(struct lane *lane) {
+    PQclear(lane->work.result);
+    lane->work.result = NULL;
+    lane->work.count = 0;
 }
 
 void lane_clear_batch(struct lane *lane) {
@@ -353,8 +359,7 @@ static void on_ready(void *context) {
 static void on_lost(void *context) {
     struct lane *lane = context;
     lane_requeue(lane);
-    PQclear(lane->held_work);
-    lane->held_work = NULL;
+    lane_drop_work(lane);
     release_claim(lane);
     lane_read_owned(lane, 0); /* a claim may have been committed that we did not hear of */
 }
@@ -381,7 +386,8 @@ void lane_free(struct lane *lane) {
     ev_timer_stop(lane->coordinator->loop, &lane->patience);
     db_session_free(lane->session);
     lane_clear_batch(lane);
-    PQclear(lane->held_work);
+    lane_drop_work(lane);
+    free(lane->work.rows);
     worker_scratch_free(&lane->scratch);
     free(lane->records.items);
     free(lane->parked.items);

@@ -35,6 +35,13 @@ struct records {
     size_t count, capacity;
 };
 
+/* Rows of claim or owned, decoded once; they point into the result. */
+struct work {
+    PGresult *result; /* NULL: none */
+    struct work_row *rows;
+    size_t count, capacity;
+};
+
 struct lane {
     struct coordinator *coordinator;
     struct db_session *session;
@@ -72,7 +79,7 @@ struct lane {
         double began;
     } batch;
     bool claiming;        /* its claim is not over yet */
-    PGresult *held_work;  /* rows of claim or owned that wait for node versions */
+    struct work work;     /* what was claimed or is owned and not merged yet: it waits for node versions */
     double work_asked_at; /* when the batch was sent that brought the rows being merged */
 
     size_t limit;       /* items in a batch: shrinks when batches fail, so that one bad row stops only itself */
@@ -115,6 +122,7 @@ void lane_answer_nodes(struct lane *lane);
 void lane_requeue(struct lane *lane); /* a batch whose fate is unknown or that failed: all of it is asked again */
 void lane_give_up(struct lane *lane); /* takes the single item out of a batch that will never succeed */
 void lane_clear_batch(struct lane *lane);
+void lane_drop_work(struct lane *lane);
 void records_add(struct records *records, const struct attempt_record *record);
 void *lane_memory(void *pointer, size_t size); /* realloc that ends the process when memory is short */
 

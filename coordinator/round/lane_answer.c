@@ -104,7 +104,7 @@ static void answer_escalate(struct lane *lane, const PGresult *result) {
             return;
         }
         struct round *round = round_find(c, row.round_no);
-        if (round == NULL) {
+        if (round == NULL || round->prev_escalate != NULL) { /* in the list: this batch did not ask for it */
             continue;
         }
         round->ask_escalate = false;
@@ -130,7 +130,7 @@ static void answer_settle(struct lane *lane, const PGresult *result) {
         }
         count_end(c, &row);
         struct round *round = round_find(c, row.round_no);
-        if (round == NULL) {
+        if (round == NULL || round->prev_settle != NULL) { /* in the list: this batch did not ask for it */
             continue;
         }
         round->ask_settle = false;
@@ -167,54 +167,65 @@ static void answer_release(struct lane *lane, const PGresult *result) {
     }
 }
 
+/* Decodes what was claimed or is owned; a row of the wrong shape is left out. */
+static void read_work(struct lane *lane, PGresult *result) {
+    struct work *work = &lane->work;
+    size_t most = (size_t)PQntuples(result);
+    lane_drop_work(lane);
+    work->result = result;
+    if (most > work->capacity) {
+        work->rows = lane_memory(work->rows, most * sizeof *work->rows);
+        work->capacity = most;
+    }
+    for (size_t i = 0; i < most; i++) {
+        if (worker_work(result, (int)i, &work->rows[work->count])) {
+            work->count++;
+        } else {
+            bad_shape(lane, "claim");
+        }
+    }
+}
+
 /* True when all node versions of the rows are known. */
-static bool nodes_known(struct lane *lane, const PGresult *result) {
-    struct work_row row;
-    for (int i = 0; i < PQntuples(result); i++) {
-        if (worker_work(result, i, &row) && row.node_id != 0 &&
-            node_find(&lane->coordinator->nodes, row.node_version) == NULL) {
+static bool nodes_known(const struct lane *lane) {
+    for (size_t i = 0; i < lane->work.count; i++) {
+        const struct work_row *row = &lane->work.rows[i];
+        if (row->node_id != 0 && node_find(&lane->coordinator->nodes, row->node_version) == NULL) {
             return false;
         }
     }
     return true;
 }
 
-static void merge(struct lane *lane, const PGresult *result) {
-    struct coordinator *c = lane->coordinator;
-    for (int i = 0; i < PQntuples(result); i++) {
-        struct work_row row;
-        if (!worker_work(result, i, &row)) {
-            bad_shape(lane, "claim");
-            return;
-        }
-        if (!round_merge(c, lane, &row) && told_news(&lane->told, "round_not_taken", TOLD_PAUSE_US)) {
-            log_event(LOG_ERROR, "round_not_taken", "round_no=%lld node=%d version=%d", (long long)row.round_no,
-                      row.node_id, row.node_version);
+static void merge(struct lane *lane) {
+    for (size_t i = 0; i < lane->work.count; i++) {
+        const struct work_row *row = &lane->work.rows[i];
+        if (!round_merge(lane->coordinator, lane, row) && told_news(&lane->told, "round_not_taken", TOLD_PAUSE_US)) {
+            log_event(LOG_ERROR, "round_not_taken", "round_no=%lld node=%d version=%d", (long long)row->round_no,
+                      row->node_id, row->node_version);
         }
     }
+    lane_drop_work(lane);
 }
 
-static size_t rounds_in(const PGresult *result, int64_t *last) {
+/* The rows of a round stand together. */
+static size_t rounds_in(const struct work *work) {
     size_t count = 0;
-    struct work_row row;
-    for (int i = 0; i < PQntuples(result); i++) {
-        if (worker_work(result, i, &row) && (count == 0 || row.round_no != *last)) {
-            count++;
-            *last = row.round_no;
-        }
+    for (size_t i = 0; i < work->count; i++) {
+        count += i == 0 || work->rows[i].round_no != work->rows[i - 1].round_no;
     }
     return count;
 }
 
 static void answer_work(struct lane *lane, enum lane_step step) {
     struct coordinator *c = lane->coordinator;
-    PGresult *result = lane->batch.results[step];
-    int64_t last = 0;
-    size_t count = rounds_in(result, &last);
-    struct work_row first;
+    const struct work *work = &lane->work;
+    read_work(lane, lane->batch.results[step]);
+    lane->batch.results[step] = NULL;
     lane->work_asked_at = lane->batch.began;
-    if (PQntuples(result) > 0 && worker_work(result, 0, &first)) {
-        coordinator_heard_clock(c, first.now_us);
+    size_t count = rounds_in(work);
+    if (count > 0) {
+        coordinator_heard_clock(c, work->rows[0].now_us);
     }
     if (step == LANE_CLAIM && count == 0) {
         hints_fruitless(&c->beat.hints, coordinator_time(c));
@@ -226,13 +237,10 @@ static void answer_work(struct lane *lane, enum lane_step step) {
     } else if (count == 0) {
         lane->owned_wanted = false;
     } else {
-        lane->owned_after = last;
+        lane->owned_after = work->rows[work->count - 1].round_no;
     }
-    if (nodes_known(lane, result)) {
-        merge(lane, result);
-    } else {
-        lane->held_work = result;
-        lane->batch.results[step] = NULL;
+    if (nodes_known(lane)) {
+        merge(lane);
     }
 }
 
@@ -304,7 +312,5 @@ void lane_answer_nodes(struct lane *lane) {
             bad_shape(lane, "node_versions");
         }
     }
-    merge(lane, lane->held_work);
-    PQclear(lane->held_work);
-    lane->held_work = NULL;
+    merge(lane);
 }

@@ -198,21 +198,19 @@ static bool add_loads(struct lane *lane) {
 }
 
 static bool add_nodes(struct lane *lane) {
-    int rows = PQntuples(lane->held_work);
-    int32_t *versions = lane_memory(NULL, (size_t)rows * sizeof *versions);
+    int32_t *versions = lane_memory(NULL, (lane->work.count + 1) * sizeof *versions);
     size_t count = 0;
-    for (int i = 0; i < rows; i++) {
-        struct work_row row;
-        if (!worker_work(lane->held_work, i, &row) || row.node_id == 0 ||
-            node_find(&lane->coordinator->nodes, row.node_version) != NULL) {
+    for (size_t i = 0; i < lane->work.count; i++) {
+        const struct work_row *row = &lane->work.rows[i];
+        if (row->node_id == 0 || node_find(&lane->coordinator->nodes, row->node_version) != NULL) {
             continue;
         }
         bool known = false;
         for (size_t k = 0; k < count && !known; k++) {
-            known = versions[k] == row.node_version;
+            known = versions[k] == row->node_version;
         }
         if (!known) {
-            versions[count++] = row.node_version;
+            versions[count++] = row->node_version;
         }
     }
     add_step(lane, LANE_NODES);
@@ -226,7 +224,7 @@ bool lane_build(struct lane *lane) {
     size_t room = lane->limit;
     lane->batch.under_way = true;
     lane->batch.began = coordinator_time(lane->coordinator);
-    if (lane->held_work != NULL) {
+    if (lane->work.result != NULL) {
         return add_nodes(lane);
     }
     lane->batch.commits = true; /* from the first statement on, all of it is taken back if something fails */

@@ -1,5 +1,7 @@
 /* Rows of a hostile database, and answers of hostile nodes in between: they are refused or taken, and nothing breaks.
  */
+#include <utlist.h>
+
 #include "../unit/fake_coordinator.h"
 #include "base/log.h"
 #include "round/courier.h"
@@ -201,8 +203,24 @@ static void beat_reply(const PGresult *result, unsigned kind, struct coordinator
     (void)worker_held(result), (void)worker_left(result), (void)worker_is_joined(result);
 }
 
+/* Takes the rounds off the lists, as a batch does that asks for them. */
+static void ask(struct lane *lane) {
+    while (lane->settles != NULL) {
+        struct round *round = lane->settles;
+        DL_DELETE2(lane->settles, round, prev_settle, next_settle);
+        round->prev_settle = NULL;
+    }
+    while (lane->escalates != NULL) {
+        struct round *round = lane->escalates;
+        DL_DELETE2(lane->escalates, round, prev_escalate, next_escalate);
+        round->prev_escalate = NULL;
+    }
+}
+
 static void lane_reply(PGresult *result, enum lane_step step, struct lane *lane) {
     lane->batch.results[step] = result;
+    if (PQntuples(result) % 2 == 1) /* else rows come of what nobody has asked for */
+        ask(lane);
     if (step == LANE_RECORD) { /* what has piled up is what the batch has sent */
         for (size_t i = 0; i < lane->records.count; i++)
             records_add(&lane->batch.records, &lane->records.items[i]);
@@ -211,13 +229,11 @@ static void lane_reply(PGresult *result, enum lane_step step, struct lane *lane)
     if (step == LANE_LOAD) {
         lane_answer_loads(lane);
     } else if (step == LANE_NODES) {
-        if (lane->held_work != NULL)
+        if (lane->work.result != NULL)
             lane_answer_nodes(lane);
     } else {
-        PGresult *held = lane->held_work;
-        lane->held_work = NULL;
+        lane_drop_work(lane);
         lane_answer(lane);
-        PQclear(held);
     }
     lane_clear_batch(lane);
 }
