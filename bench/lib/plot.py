@@ -4,6 +4,7 @@ import html
 import math
 
 LEFT, WIDTH, ROW = 400, 520, 26
+FEW = 12  # so many points of a line stand out, and are named on the axis
 COLOURS = ("#2a6f97", "#c1121f", "#588157", "#e09f3e", "#6a4c93", "#606060")
 
 
@@ -45,7 +46,11 @@ def lines(title: str, axis: str, series: dict[str, list[tuple[float, float]]], l
 
     parts = [f'<text x="10" y="20" font-weight="bold">{html.escape(title)}</text>',
              f'<path d="M{left} {top}V{top + height}H{left + WIDTH}" fill="none" stroke="black"/>',
-             f'<text x="{left + WIDTH}" y="{top + height + 18}" text-anchor="end">{html.escape(axis)} (to {shown(right)})</text>']
+             f'<text x="{left + WIDTH}" y="{top + height + 36}" text-anchor="end">{html.escape(axis)}</text>']
+    measured = sorted({x for x, _ in points})
+    few = len(measured) <= FEW
+    for x in measured if few else (right * step / 4 for step in range(5)):
+        parts.append(f'<text x="{place(x, 1)[0]:.1f}" y="{top + height + 18}" text-anchor="middle">{x:g}</text>')
     for step in range(5):
         level = low + (high - low) * step / 4
         value = 10**level if logarithmic else level
@@ -54,7 +59,9 @@ def lines(title: str, axis: str, series: dict[str, list[tuple[float, float]]], l
                   f'<line x1="{left}" x2="{left + WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e0e0e0"/>']
     for number, (name, values) in enumerate(series.items()):
         colour = COLOURS[number % len(COLOURS)]
+        if few:  # a single one would not be seen
+            parts += ['<circle r="3" cx="{:.1f}" cy="{:.1f}" fill="{}"/>'.format(*place(x, y), colour) for x, y in values]
         parts += [f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="'
                   + " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in sorted(values)) + '"/>',
                   f'<text x="{left + WIDTH + 10}" y="{top + 14 + ROW * number}" fill="{colour}">{html.escape(name)}</text>']
-    return _page(left + WIDTH + 290, top + height + 30, parts)
+    return _page(left + WIDTH + 290, top + height + 48, parts)
