@@ -73,7 +73,8 @@ static void take_secret(const struct node_book *book, struct node *node, const c
     node->secret = secret_set_find(book->secrets, node->node_id, id);
     node->obstacle = node->secret == NULL ? "the secret of the node is missing" : NULL;
     if (node->obstacle != NULL) {
-        tell_key(node, "secret_missing", id, "start it with --node-secrets FILE that has it");
+        tell_key(node, "secret_missing", id,
+                 "add it to the file of --node-secrets and send SIGHUP, or start with that option");
     }
 }
 
