@@ -128,7 +128,8 @@ static const struct command_syntax syntax = {
     .summary = "Keeps the shares of one node: verifies each envelope, stores it and answers with a signed receipt.",
     .options = options,
     .notes =
-        "Runs until SIGTERM or SIGINT, then finishes the requests under way (for 10 s at most) and exits 0; "
+        "Needs --key and --coordinator-key, or --secret. Runs until SIGTERM or SIGINT, then finishes the requests "
+        "under way (for 10 s at most) and exits 0; "
         "further signals change nothing. With HTTPS, SIGHUP reads its files again, for new connections.\nLogs go to "
         "stderr, one event a line.",
 };

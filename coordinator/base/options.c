@@ -48,9 +48,10 @@ static bool wrong_int(const struct option_spec *option, const char *value, struc
 static bool set_duration(const struct option_spec *option, const char *value, int64_t *field, struct error *err) {
     int64_t duration;
     if (!duration_parse(value, &duration))
-        return error_set(err, EXIT_USAGE,
-                         "--%s: \"%.200s\" is no duration: write a number with a unit, such as 250ms or 8s",
-                         option->name, value);
+        return error_set(
+            err, EXIT_USAGE,
+            "--%s: \"%.200s\" is no duration: write a number with a unit (us, ms, s, m, h, d), such as 250ms or 8s",
+            option->name, value);
     if (option->max > 0 && (duration < option->min || duration > option->max)) {
         char least[32], most[32];
         return error_set(err, EXIT_USAGE, "--%s: \"%.200s\" is out of range: write a duration from %s to %s",

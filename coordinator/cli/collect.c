@@ -82,7 +82,8 @@ static bool parse_wait(struct collect *collect, struct error *err) {
         collect->wait_us = 0;
     else if (!duration_parse(collect->wait_text, &collect->wait_us))
         return error_set(err, EXIT_USAGE,
-                         "--wait: \"%.200s\" is no duration: write a number with a unit, such as 500ms or 8s, or 0",
+                         "--wait: \"%.200s\" is no duration: write a number with a unit (us, ms, s, m, h, d), such as "
+                         "500ms or 8s, or 0",
                          collect->wait_text);
     return true;
 }

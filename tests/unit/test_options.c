@@ -146,7 +146,7 @@ static void every_error_says_what_would_be_right(void **state) {
         const char *text;
     } wrong[] = {
         {{"r1", "--quorum", "2", "--deadline", "8"},
-         "--deadline: \"8\" is no duration: write a number with a unit, such as 250ms or 8s"},
+         "--deadline: \"8\" is no duration: write a number with a unit (us, ms, s, m, h, d), such as 250ms or 8s"},
         {{"r1", "--quorum", "2", "--deadline", "2h"},
          "--deadline: \"2h\" is out of range: write a duration from 1ms to 1h"},
         {{"r1", "--quorum", "2", "--deadline", "1us"},
