@@ -40,7 +40,9 @@ static const struct option_spec options[] = {
      .offset = offsetof(struct keygen, sealing)},
     {.name = "public",
      .kind = OPTION_FLAG,
-     .help = "draw nothing: print the public key that belongs to the secret signing or sealing key in FILE",
+     .help =
+         "draw nothing: print the public key that belongs to the secret signing or sealing key in FILE, or the id of "
+         "the symmetric secret there",
      .offset = offsetof(struct keygen, public_only)},
     COMMON_OPTIONS(struct keygen),
     {0},
@@ -104,27 +106,51 @@ static bool draw_secret(const char *path, struct drawn *drawn, struct error *err
     return secret_generate(path, drawn->text, err);
 }
 
+static bool read_signing(const char *path, struct drawn *drawn, struct error *err) {
+    struct secret_key *secret = secret_key_load(path, err);
+    if (secret == NULL)
+        return false;
+    struct public_key key = secret_key_public(secret);
+    public_key_format(&key, drawn->text);
+    drawn->name = "public_key";
+    secret_key_free(secret);
+    return true;
+}
+
+static bool read_sealing(const char *path, struct drawn *drawn, struct error *err) {
+    struct seal_secret *secret = seal_secret_load(path, err);
+    if (secret == NULL)
+        return false;
+    struct seal_key key = seal_secret_public(secret);
+    seal_key_format(&key, drawn->text);
+    drawn->name = "seal_key";
+    seal_secret_free(secret);
+    return true;
+}
+
+static bool read_symmetric(const char *path, struct drawn *drawn, struct error *err) {
+    struct secret_set *set = secret_set_load(path, SECRET_LINES_PLAIN, err);
+    if (set == NULL)
+        return false;
+    size_t count = secret_set_count(set);
+    if (count == 1)
+        memcpy(drawn->text, secret_id(secret_set_at(set, 0)), SECRET_ID_TEXT + 1);
+    drawn->name = "secret_id";
+    secret_set_free(set);
+    return count == 1 ||
+           error_set(err, EXIT_USAGE, "key file \"%.300s\" holds %zu secrets: give a file of one", path, count);
+}
+
+/* What kind of secret it is stands at its beginning. */
 static bool read_public(const char *path, struct drawn *drawn, struct error *err) {
     char *line = key_file_line("key file", path, SECRET_KEY_TEXT, err);
     if (!line)
         return false;
-    bool sealing = strncmp(line, "qbsk_", 5) == 0;
+    bool sealing = strncmp(line, "qbsk_", 5) == 0, symmetric = strncmp(line, "whsec_", 6) == 0;
     sodium_free(line);
-    struct seal_secret *seal_secret = NULL;
-    struct secret_key *secret = NULL;
-    if (sealing && (seal_secret = seal_secret_load(path, err)) != NULL) {
-        struct seal_key key = seal_secret_public(seal_secret);
-        seal_key_format(&key, drawn->text);
-        drawn->name = "seal_key";
-    } else if (!sealing && (secret = secret_key_load(path, err)) != NULL) {
-        struct public_key key = secret_key_public(secret);
-        public_key_format(&key, drawn->text);
-        drawn->name = "public_key";
-    }
-    bool good = secret || seal_secret;
-    secret_key_free(secret);
-    seal_secret_free(seal_secret);
-    return good;
+    return sealing     ? read_sealing(path, drawn, err)
+           : symmetric ? read_symmetric(path, drawn, err)
+                       : read_signing(path, drawn, err);
 }
 
 static bool draw(const struct keygen *keygen, struct drawn *drawn, struct error *err) {

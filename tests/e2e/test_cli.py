@@ -183,6 +183,21 @@ def test_keygen_of_a_secret(tmp_path):
     assert json.loads(done.stdout) == {"secret_id": wire.Secret.parse((tmp_path / "other").read_text()).public_text}
 
 
+def test_keygen_says_the_id_of_a_secret_again(tmp_path):
+    path = tmp_path / "secret"
+    for size in (24, 32, 64):
+        secret = wire.Secret(os.urandom(size))
+        path.write_text(secret.secret_text + "\n")
+        path.chmod(0o600)
+        assert plain("keygen", "--public", str(path)).stdout == secret.public_text + "\n"
+        assert json.loads(plain("keygen", "--public", "--json", str(path)).stdout) == {"secret_id": secret.public_text}
+    for text in ("whsec_", secret.secret_text[:-3], secret.secret_text + "\n" + secret.secret_text, "7 = " + secret.secret_text):
+        path.write_text(text + "\n")
+        done = plain("keygen", "--public", str(path))
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1), text
+        assert secret.secret_text[6:20] not in done.stderr
+
+
 # node.
 
 def test_a_node_with_a_secret(cli):
