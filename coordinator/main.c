@@ -30,7 +30,9 @@ int main(int argc, char **argv) {
     if (argc == 2 && strcmp(argv[1], "--version") == 0)
         printf("quorate %s\n", QUORATE_VERSION);
     else
-        code = dispatch("quorate", "Delivers the shares of MPC rounds to their nodes, durably, by way of PostgreSQL.",
+        code = dispatch("quorate",
+                        "Delivers the shares of MPC rounds to their nodes, durably, by way of PostgreSQL.\n\n"
+                        "`quorate --version` says which version this is.",
                         commands, argc, argv);
 
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_DONE) {

@@ -11,6 +11,7 @@
 #include "base/listener.h"
 #include "base/log.h"
 #include "base/secrecy.h"
+#include "base/version.h"
 #include "server.h"
 #include "settings.h"
 #include "store.h"
@@ -189,6 +190,10 @@ int main(int argc, char **argv) {
 
     secrecy_begin(argc, argv);
     (void)umask(077);
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("quorate-custodian %s\n", QUORATE_VERSION);
+        return EXIT_DONE;
+    }
     enum options_result parsed = settings_parse(argc, argv, &settings, &err);
     set_signals(settings.tls_cert != NULL);
     if (parsed == OPTIONS_OK) {

@@ -131,7 +131,7 @@ static const struct command_syntax syntax = {
         "Needs --key and --coordinator-key, or --secret. Runs until SIGTERM or SIGINT, then finishes the requests "
         "under way (for 10 s at most) and exits 0; "
         "further signals change nothing. With HTTPS, SIGHUP reads its files again, for new connections.\nLogs go to "
-        "stderr, one event a line.",
+        "stderr, one event a line. With --version alone it says which version this is.",
 };
 
 /* Either a pair and keys, or secrets: never both, so that neither kind of signature can stand in for the other. */

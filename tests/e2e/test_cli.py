@@ -50,6 +50,7 @@ def test_help_of_a_command_in_either_order():
 def test_version():
     done = plain("--version")
     assert done.returncode == 0 and re.fullmatch(r"quorate \d+\.\d+\.\d+\n", done.stdout)
+    assert "--version" in plain("--help").stdout
 
 
 @pytest.mark.parametrize("arguments,suggested", [

@@ -1,5 +1,6 @@
 """How the reference custodian is started: options, keys and stores, and what it says when one of them is wrong."""
 
+import re
 import sqlite3
 import subprocess
 
@@ -31,6 +32,12 @@ def assert_refused(done: subprocess.CompletedProcess, status: int, *said: str) -
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("quorate-custodian: "), done.stderr
     for words in said:
         assert words in done.stderr, done.stderr
+
+
+def test_version():
+    done = run("--version")
+    assert (done.returncode, done.stderr) == (0, "") and re.fullmatch(r"quorate-custodian \d+\.\d+\.\d+\n", done.stdout)
+    assert "--version" in run("--help").stdout
 
 
 def test_help_names_every_option():
