@@ -1,12 +1,18 @@
 """The benchmark measures what it says: its node does a custodian's work, a slow answer is in the waits, and a missed target is told."""
 
 import http.client
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
 import sys
 import time
 
 import pytest
 from harness import wire
-from harness.build import ROOT
+from harness.build import BUILD, ROOT
 
 sys.path.insert(0, str(ROOT / "bench"))
 
@@ -264,3 +270,40 @@ def test_report_has_medians_and_what_was_missed(tmp_path):
 def test_lines_are_drawn_from_their_lowest_to_their_highest():
     text = plot.lines("waits", "rate", {"p50": [(0, 1), (10, 100)]}, logarithmic=True)
     assert 'points="70.0,334.0 590.0,34.0"' in text
+
+
+@pytest.mark.parametrize("options", [
+    ("--only", "("), ("--only", "no such measurement"), ("--smoke", "--only", "no such measurement"), ("--repeats", "0"), ("--rounds", "-1"),
+    ("--steady", "0"), ("--results", "/proc/nowhere"), ("--results", "/dev/null")])
+def test_what_could_measure_or_keep_nothing_is_refused_at_once(options, tmp_path):
+    """The results of a run before stay, and no hour is spent on figures that nobody gets."""
+    kept = tmp_path / "results.md"
+    kept.write_text("of yesterday")
+    where = () if "--results" in options else ("--results", str(tmp_path))
+    done = subprocess.run([ROOT / "bench" / "run", *options, *where], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2 and f"error: argument {options[-2]}: " in done.stderr and "Traceback" not in done.stderr, done
+    assert kept.read_text() == "of yesterday"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_ended_run_leaves_nothing_behind(tmp_path, number):
+    build = tmp_path / "build"
+    build.mkdir()
+    for program in BUILD.glob("*"):
+        (build / program.name).symlink_to(program)
+    (build / "peers").unlink(missing_ok=True)
+    (build / "peers").mkdir()  # as if they were installed: none of them is measured
+    shutil.copy(ROOT / "bench" / "peers" / "package.json", build / "peers")
+    (build / "peers" / ".installed").touch()
+    command = [ROOT / "bench" / "run", "--only", "^quorate flood$", "--rounds", "9999999", "--results", str(tmp_path / "results")]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, "QUORATE_BUILD": str(build)}) as run:
+        assert any("turn 1" in line for line in run.stderr), "it never began"
+        children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+        folders = [pathlib.Path(found[1]) for child in children
+                   if (found := re.search(r"\0-D\0(/[^\0]*)/data\0", pathlib.Path(f"/proc/{child}/cmdline").read_text()))]
+        assert len(folders) == 1 and folders[0].is_dir()
+        run.send_signal(number)
+        run.stderr.read()
+        assert run.wait(60) != 0
+    assert not folders[0].exists() and not any(pathlib.Path(f"/proc/{child}").exists() for child in children)
