@@ -78,7 +78,7 @@ struct lane {
         int32_t claim_max, claim_slots;
         double began;
     } batch;
-    bool claiming;        /* its claim is not over yet */
+    bool claiming;        /* its claim, or its look at what is owned, is not over yet */
     struct work work;     /* what was claimed or is owned and not merged yet: it waits for node versions */
     double work_asked_at; /* when the batch was sent that brought the rows being merged */
 

@@ -129,6 +129,12 @@ static bool add_releases(struct lane *lane, size_t *room) {
 static bool add_claim(struct lane *lane, size_t room) {
     struct coordinator *c = lane->coordinator;
     if (lane->owned_wanted && room > 0) {
+        if (c->claiming) {
+            return true;
+        }
+        /* Not beside a claim of the other lane: what that one brings may be read here first, sent, settled and
+         * forgotten, and would then be sent again when the claim's answer comes at last. */
+        c->claiming = lane->claiming = true;
         add_step(lane, LANE_OWNED);
         return worker_send_owned(lane->session, c->instance, lane->owned_after, OWNED_MAX);
     }
