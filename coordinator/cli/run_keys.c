@@ -22,14 +22,30 @@ static bool check_audit_key(struct run_keys *keys, const struct signing_keys *re
                      "signs requests cannot sign history");
 }
 
+/* A file that had secrets and has none any more was rather cut short than meant: as if it could not be read. */
+static bool read_secrets(const struct run_keys *keys, struct secret_set **secrets, struct error *err) {
+    *secrets = NULL;
+    if (keys->node_secrets_file == NULL)
+        return true;
+    *secrets = secret_set_load(keys->node_secrets_file, SECRET_LINES_NODES, err);
+    if (*secrets == NULL)
+        return false;
+    if (keys->node_secrets == NULL || secret_set_count(keys->node_secrets) == 0 || secret_set_count(*secrets) > 0)
+        return true;
+    secret_set_free(*secrets);
+    *secrets = NULL;
+    return error_set(err, EXIT_USAGE,
+                     "secret file \"%.300s\" holds none any more: write a new one beside it and rename it, or restart "
+                     "without secrets",
+                     keys->node_secrets_file);
+}
+
 bool run_keys_read(struct run_keys *keys, struct secret_set **before, struct error *err) {
     struct signing_keys read;
-    struct secret_set *secrets = NULL;
+    struct secret_set *secrets;
     if (!signing_keys_load(keys->key_files.values, keys->key_files.count, &read, err))
         return false;
-    if (!check_audit_key(keys, &read, err) ||
-        (keys->node_secrets_file != NULL &&
-         (secrets = secret_set_load(keys->node_secrets_file, SECRET_LINES_NODES, err)) == NULL)) {
+    if (!check_audit_key(keys, &read, err) || !read_secrets(keys, &secrets, err)) {
         signing_keys_free(&read);
         return false;
     }

@@ -166,7 +166,7 @@ def test_a_secret_that_was_missing_is_there_after_reading_again(lab):
     assert lab.db.wait_settled(round_id)["state"] == "complete"
 
 
-@pytest.mark.parametrize("fault", ["gone", "open to others", "another text", "secrets gone", "secrets wrong"])
+@pytest.mark.parametrize("fault", ["gone", "open to others", "another text", "secrets gone", "secrets wrong", "secrets cut", "secrets cut to a comment"])
 def test_a_file_that_cannot_be_read_again_changes_nothing(lab, fault):
     """All stays as it was, and the log says why."""
     node = lab.node(symmetric=True)
@@ -181,6 +181,10 @@ def test_a_file_that_cannot_be_read_again_changes_nothing(lab, fault):
         write(lab.key_file, other.secret_text[:-3] + "\n")
     elif fault == "secrets gone":
         path.unlink()
+    elif fault == "secrets cut":
+        path.write_text("")  # in place, as an editor may
+    elif fault == "secrets cut to a comment":
+        path.write_text("# node = secret\n")
     else:
         write(path, f"1 = {node.key.secret_text}x\n")
     line = read_again(coordinator, "keys_kept")
