@@ -124,6 +124,7 @@ DECLARE
     v_now_us bigint;
     v_left int[];
     v_more bigint[];
+    v_orphans bigint[] := '{}'; -- of those that have left
 BEGIN
     IF NOT quorate_store.enter_batch(p_instance) THEN
         RETURN;
@@ -136,9 +137,9 @@ BEGIN
                        AND r.owner = ANY (CASE WHEN p_max > 0 THEN ARRAY[p_instance, 0] ELSE ARRAY[p_instance] END)
                      LIMIT CASE WHEN p_max > 0 THEN least(p_max, p_slots) ELSE p_slots END FOR UPDATE SKIP LOCKED);
     IF cardinality(v_left) > 0 THEN
-        v_more := v_more || ARRAY(SELECT r.round_no FROM quorate_store.round r
-                                   WHERE r.settled_at IS NULL AND r.owner = ANY (v_left) AND r.round_no > 0
-                                   LIMIT greatest(0, least(p_max, p_slots) - cardinality(v_more)) FOR UPDATE SKIP LOCKED);
+        v_orphans := ARRAY(SELECT r.round_no FROM quorate_store.round r
+                            WHERE r.settled_at IS NULL AND r.owner = ANY (v_left) AND r.round_no > 0
+                            LIMIT greatest(0, least(p_max, p_slots) - cardinality(v_more)) FOR UPDATE SKIP LOCKED);
     END IF;
     -- Rounds that came with their envelopes: committed together, so this statement sees these if it sees the round. (A round whose envelopes
     -- came later is news; its lock, had too late for this snapshot, shows that, and it is left to the next call.)
@@ -146,7 +147,7 @@ BEGIN
     WITH picked AS MATERIALIZED (
         SELECT r.round_no, r.state, r.deadline_at, r.node_ids, r.node_versions FROM quorate_store.round r
          WHERE r.settled_at IS NULL AND r.owner = 0 AND NOT r.news AND r.round_no > 0
-         LIMIT greatest(0, least(p_max, p_slots) - cardinality(v_more)) FOR UPDATE SKIP LOCKED),
+         LIMIT greatest(0, least(p_max, p_slots) - cardinality(v_more) - cardinality(v_orphans)) FOR UPDATE SKIP LOCKED),
     claimed AS (
         UPDATE quorate_store.round r
            SET owner = p_instance, claimed_nodes = f.node_ids, claimed_at = CASE WHEN f.node_ids IS NOT NULL THEN v_now END,
@@ -174,10 +175,12 @@ BEGIN
       JOIN quorate_store.ledger l ON l.round_no = r.round_no
       LEFT JOIN quorate_store.delivery d ON d.round_no = r.round_no
      CROSS JOIN LATERAL (SELECT COALESCE(d.node_id = ANY (r.claimed_nodes), false)) AS t (taken);
-    IF cardinality(v_more) > 0 THEN
-        UPDATE quorate_store.round r SET owner = p_instance, news = false FROM unnest(v_more) AS u (round_no) WHERE r.round_no = u.round_no;
-        PERFORM quorate_store.take_over(p_instance, v_more, p_busy, cardinality(v_left) > 0);
-        RETURN QUERY SELECT * FROM quorate_store.round_work(v_more);
+    IF cardinality(v_more || v_orphans) > 0 THEN
+        UPDATE quorate_store.round r SET owner = p_instance, news = false FROM unnest(v_more || v_orphans) AS u (round_no) WHERE r.round_no = u.round_no;
+        -- Its own have no predecessor who left something; nor may what it has sent long ago look as if it were reserved just now.
+        PERFORM quorate_store.take_over(p_instance, v_more, p_busy, false);
+        PERFORM quorate_store.take_over(p_instance, v_orphans, p_busy, true);
+        RETURN QUERY SELECT * FROM quorate_store.round_work(v_more || v_orphans);
     END IF;
 END $$;
 COMMENT ON FUNCTION quorate_worker.claim(int, int, int, int[]) IS

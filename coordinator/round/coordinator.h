@@ -61,8 +61,9 @@ struct coordinator {
     uint64_t serials; /* given to rounds so far */
     bool work;        /* rounds may wait to be claimed */
     enum haste haste;
-    bool claiming;  /* one lane claims, or reads what is owned */
-    bool announced; /* event=ready was logged for this instance */
+    bool claiming;         /* one lane is asking */
+    uint64_t owned_merged; /* how often rows of what is owned were merged */
+    bool announced;        /* event=ready was logged for this instance */
     bool draining, left;
     ev_prepare prepare; /* starts the batches of what has piled up, once per turn of the loop */
     ev_check check;

@@ -109,6 +109,10 @@ void lane_forget_round(struct lane *lane, struct round *round) {
     }
 }
 
+bool lane_asked(const struct lane *lane, const struct round *round, bool escalate) {
+    return round->lane == lane && (escalate ? round->prev_escalate : round->prev_settle) == NULL;
+}
+
 static bool has_work(const struct lane *lane) {
     return (lane->records.count > 0 && lane->urgent) || lane->reserves != NULL || lane->loads != NULL ||
            lane->escalates != NULL || lane->settles != NULL || lane->owned_wanted || lane->work.result != NULL;
@@ -118,9 +122,7 @@ bool lane_idle(const struct lane *lane) {
     return !lane->batch.under_way && lane->records.count == 0 && lane->parked.count == 0 && lane->loads == NULL;
 }
 
-/* The claim is over once its rows are merged, which may have to wait for node versions: until then its slots are its
- * own. */
-static void release_claim(struct lane *lane) {
+void lane_claim_over(struct lane *lane) {
     if (lane->claiming && lane->work.result == NULL) {
         lane->claiming = lane->coordinator->claiming = false;
         node_book_pledge(&lane->coordinator->nodes, 0);
@@ -138,8 +140,8 @@ void lane_clear_batch(struct lane *lane) {
         PQclear(lane->batch.results[i]);
         lane->batch.results[i] = NULL;
     }
-    lane->batch.claims = false;
-    release_claim(lane);
+    lane->batch.claims = lane->batch.reads_owned = false;
+    lane_claim_over(lane);
     lane->batch.records.count = 0;
     lane->batch.reserve_count = lane->batch.load_count = 0;
     lane->batch.escalate_count = lane->batch.settle_count = lane->batch.release_count = 0;
@@ -360,7 +362,7 @@ static void on_lost(void *context) {
     struct lane *lane = context;
     lane_requeue(lane);
     lane_drop_work(lane);
-    release_claim(lane);
+    lane_claim_over(lane);
     lane_read_owned(lane, 0); /* a claim may have been committed that we did not hear of */
 }
 

@@ -38,6 +38,7 @@ struct records {
 /* Rows of claim or owned, decoded once; they point into the result. */
 struct work {
     PGresult *result; /* NULL: none */
+    bool claimed;     /* else owned */
     struct work_row *rows;
     size_t count, capacity;
 };
@@ -56,7 +57,7 @@ struct lane {
     struct track *reserves, *loads;
     struct round *escalates, *settles;
     bool greeted;      /* the database is the beat's */
-    bool owned_wanted; /* the connection was lost: read again what this instance owns */
+    bool owned_wanted; /* this instance may own what we do not hold: read it again, from the round after this one on */
     int64_t owned_after;
 
     /* The batch under way, by key, so that a round may go meanwhile. */
@@ -76,9 +77,12 @@ struct lane {
         size_t escalate_count, settle_count, release_count;
         bool claims;
         int32_t claim_max, claim_slots;
+        bool reads_owned;
+        int64_t owned_after;
         double began;
     } batch;
-    bool claiming;        /* its claim, or its look at what is owned, is not over yet */
+    bool claiming;        /* its claim is not over yet */
+    uint64_t owned_seen;  /* coordinator.owned_merged when it was sent */
     struct work work;     /* what was claimed or is owned and not merged yet: it waits for node versions */
     double work_asked_at; /* when the batch was sent that brought the rows being merged */
 
@@ -122,7 +126,11 @@ void lane_answer_nodes(struct lane *lane);
 void lane_requeue(struct lane *lane); /* a batch whose fate is unknown or that failed: all of it is asked again */
 void lane_give_up(struct lane *lane); /* takes the single item out of a batch that will never succeed */
 void lane_clear_batch(struct lane *lane);
+/* True for a round that the batch under way has asked to have escalated, or settled. Not for one that stands in the
+ * list again, or belongs to the other lane: it was lost and came again since. */
+bool lane_asked(const struct lane *lane, const struct round *round, bool escalate);
 void lane_drop_work(struct lane *lane);
+void lane_claim_over(struct lane *lane); /* once its rows are merged: until then its slots are its own */
 void records_add(struct records *records, const struct attempt_record *record);
 void *lane_memory(void *pointer, size_t size); /* realloc that ends the process when memory is short */
 

@@ -61,7 +61,10 @@ static void answer_record(struct lane *lane, const PGresult *result) {
         }
         count_end(c, &row);
         struct round *round = round_find(c, row.round_no);
-        if (round != NULL) {
+        bool may_change = row.state == ROUND_OPEN || row.state == ROUND_FENCED;
+        /* Outcomes of a round that was lost go through any lane, and it may have come again by another one meanwhile.
+         */
+        if (round != NULL && (round->lane == lane || !may_change)) {
             round_learn(round, row.state, row.settled);
         }
     }
@@ -104,7 +107,7 @@ static void answer_escalate(struct lane *lane, const PGresult *result) {
             return;
         }
         struct round *round = round_find(c, row.round_no);
-        if (round == NULL || round->prev_escalate != NULL) { /* in the list: this batch did not ask for it */
+        if (round == NULL || !lane_asked(lane, round, true)) {
             continue;
         }
         round->ask_escalate = false;
@@ -130,7 +133,7 @@ static void answer_settle(struct lane *lane, const PGresult *result) {
         }
         count_end(c, &row);
         struct round *round = round_find(c, row.round_no);
-        if (round == NULL || round->prev_settle != NULL) { /* in the list: this batch did not ask for it */
+        if (round == NULL || !lane_asked(lane, round, false)) {
             continue;
         }
         round->ask_settle = false;
@@ -168,11 +171,14 @@ static void answer_release(struct lane *lane, const PGresult *result) {
 }
 
 /* Decodes what was claimed or is owned; a row of the wrong shape is left out. */
-static void read_work(struct lane *lane, PGresult *result) {
+static void read_work(struct lane *lane, enum lane_step step) {
     struct work *work = &lane->work;
+    PGresult *result = lane->batch.results[step];
     size_t most = (size_t)PQntuples(result);
+    lane->batch.results[step] = NULL;
     lane_drop_work(lane);
     work->result = result;
+    work->claimed = step == LANE_CLAIM;
     if (most > work->capacity) {
         work->rows = lane_memory(work->rows, most * sizeof *work->rows);
         work->capacity = most;
@@ -181,7 +187,7 @@ static void read_work(struct lane *lane, PGresult *result) {
         if (worker_work(result, (int)i, &work->rows[work->count])) {
             work->count++;
         } else {
-            bad_shape(lane, "claim");
+            bad_shape(lane, work->claimed ? "claim" : "owned");
         }
     }
 }
@@ -197,15 +203,23 @@ static bool nodes_known(const struct lane *lane) {
     return true;
 }
 
+/* What was claimed with its first attempts has not been sent, unless its answer was so late that the other lane has
+ * read meanwhile what is owned: then it may have been sent, settled and forgotten, and the database is asked again. */
 static void merge(struct lane *lane) {
+    bool late = lane->work.claimed && lane->owned_seen != lane->coordinator->owned_merged;
     for (size_t i = 0; i < lane->work.count; i++) {
-        const struct work_row *row = &lane->work.rows[i];
+        struct work_row *row = &lane->work.rows[i];
+        for (int r = 0; r < ROUTE_COUNT; r++) {
+            row->route[r].mine = row->route[r].mine && !late;
+        }
         if (!round_merge(lane->coordinator, lane, row) && told_news(&lane->told, "round_not_taken", TOLD_PAUSE_US)) {
             log_event(LOG_ERROR, "round_not_taken", "round_no=%lld node=%d version=%d", (long long)row->round_no,
                       row->node_id, row->node_version);
         }
     }
+    lane->coordinator->owned_merged += !lane->work.claimed;
     lane_drop_work(lane);
+    lane_claim_over(lane);
 }
 
 /* The rows of a round stand together. */
@@ -220,8 +234,7 @@ static size_t rounds_in(const struct work *work) {
 static void answer_work(struct lane *lane, enum lane_step step) {
     struct coordinator *c = lane->coordinator;
     const struct work *work = &lane->work;
-    read_work(lane, lane->batch.results[step]);
-    lane->batch.results[step] = NULL;
+    read_work(lane, step);
     lane->work_asked_at = lane->batch.began;
     size_t count = rounds_in(work);
     if (count > 0) {
@@ -234,10 +247,8 @@ static void answer_work(struct lane *lane, enum lane_step step) {
         c->metrics.claimed += count;
         c->work = c->work || count >= (size_t)lane->batch.claim_slots ||
                   (lane->batch.claim_max > 0 && count >= (size_t)lane->batch.claim_max);
-    } else if (count == 0) {
-        lane->owned_wanted = false;
-    } else {
-        lane->owned_after = work->rows[work->count - 1].round_no;
+    } else if (count > 0) {
+        lane_read_owned(lane, work->rows[work->count - 1].round_no);
     }
     if (nodes_known(lane)) {
         merge(lane);

@@ -126,15 +126,18 @@ static bool add_releases(struct lane *lane, size_t *room) {
                                lane->batch.releases, lane->batch.release_count);
 }
 
+/* A claim under way keeps its slots for itself, however long its answer takes: some are left for retries. */
+static int32_t claim_of_slots(unsigned slots) {
+    unsigned most = slots - slots * 3 / 8;
+    return most < CLAIM_MAX ? (int32_t)most : CLAIM_MAX;
+}
+
 static bool add_claim(struct lane *lane, size_t room) {
     struct coordinator *c = lane->coordinator;
     if (lane->owned_wanted && room > 0) {
-        if (c->claiming) {
-            return true;
-        }
-        /* Not beside a claim of the other lane: what that one brings may be read here first, sent, settled and
-         * forgotten, and would then be sent again when the claim's answer comes at last. */
-        c->claiming = lane->claiming = true;
+        lane->batch.reads_owned = true;
+        lane->batch.owned_after = lane->owned_after;
+        lane->owned_wanted = false; /* whoever wants more from now on says so anew */
         add_step(lane, LANE_OWNED);
         return worker_send_owned(lane->session, c->instance, lane->owned_after, OWNED_MAX);
     }
@@ -149,13 +152,14 @@ static bool add_claim(struct lane *lane, size_t room) {
     size_t held = HASH_COUNT(c->rounds), left = held < c->settings.max_rounds ? c->settings.max_rounds - held : 0;
     size_t busy_count, versions = HASH_COUNT(c->nodes.nodes);
     int32_t *busy = lane_memory(NULL, (versions + 1) * sizeof *busy);
-    int32_t most = node_book_room(&c->nodes, coordinator_time(c), hasty ? CLAIM_HASTY_MAX : CLAIM_MAX, busy, versions,
-                                  &busy_count);
-    if (most == 0 || (!hasty && most < node_book_worth(&c->nodes, CLAIM_MAX / 2))) {
+    int32_t claim_max = hasty ? CLAIM_HASTY_MAX : claim_of_slots(c->nodes.slots_per_endpoint);
+    int32_t most = node_book_room(&c->nodes, coordinator_time(c), claim_max, busy, versions, &busy_count);
+    if (most == 0 || (!hasty && most < node_book_worth(&c->nodes, claim_max / 2))) {
         free(busy);
         return true; /* not worth a claim: more slots are about to become free */
     }
     c->claiming = lane->claiming = lane->batch.claims = true;
+    lane->owned_seen = c->owned_merged;
     c->work = false; /* whatever comes from now on is told anew */
     c->haste = hasty ? HASTE_RESERVE : c->haste;
     /* With no room left for other rounds, own ones still get their new envelopes. */
@@ -269,8 +273,10 @@ void lane_give_up(struct lane *lane) {
         lane->batch.reserve_count = 0;
     } else if (lane->batch.escalate_count + lane->batch.settle_count > 0) {
         round_no = lane->batch.escalate_count > 0 ? lane->batch.escalates[0] : lane->batch.settles[0];
-        if ((round = round_find(c, round_no)) != NULL) {
-            *(lane->batch.escalate_count > 0 ? &round->ask_escalate : &round->ask_settle) = false;
+        bool escalates = lane->batch.escalate_count > 0;
+        round = round_find(c, round_no);
+        if (round != NULL && lane_asked(lane, round, escalates)) {
+            *(escalates ? &round->ask_escalate : &round->ask_settle) = false;
             round_look_in(round, GIVEN_UP_PAUSE_S);
         }
         lane->batch.escalate_count = lane->batch.settle_count = 0;
@@ -307,14 +313,14 @@ void lane_requeue(struct lane *lane) {
         requeue_tracks(lane, lane->batch.reserves, lane->batch.reserve_count, TRACK_RESERVING);
         for (size_t i = 0; i < lane->batch.escalate_count; i++) {
             struct round *round = round_find(c, lane->batch.escalates[i]);
-            if (round != NULL) {
+            if (round != NULL && lane_asked(lane, round, true)) {
                 round->ask_escalate = false;
                 lane_escalate(lane, round);
             }
         }
         for (size_t i = 0; i < lane->batch.settle_count; i++) {
             struct round *round = round_find(c, lane->batch.settles[i]);
-            if (round != NULL) {
+            if (round != NULL && lane_asked(lane, round, false)) {
                 round->ask_settle = false;
                 lane_settle(lane, round);
             }
@@ -326,6 +332,9 @@ void lane_requeue(struct lane *lane) {
             }
         }
         c->work = c->work || lane->batch.claims;
+        if (lane->batch.reads_owned) {
+            lane_read_owned(lane, lane->batch.owned_after);
+        }
     }
     requeue_tracks(lane, lane->batch.loads, lane->batch.load_count, TRACK_LOADING);
     lane_clear_batch(lane);

@@ -285,6 +285,14 @@ def test_what_could_measure_or_keep_nothing_is_refused_at_once(options, tmp_path
     assert kept.read_text() == "of yesterday"
 
 
+def command_line(pid: str) -> str:
+    """Of a process that may have ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_text()
+    except FileNotFoundError:
+        return ""
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_ended_run_leaves_nothing_behind(tmp_path, number):
     build = tmp_path / "build"
@@ -298,12 +306,14 @@ def test_an_ended_run_leaves_nothing_behind(tmp_path, number):
     command = [ROOT / "bench" / "run", "--only", "^quorate flood$", "--rounds", "9999999", "--results", str(tmp_path / "results")]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, "QUORATE_BUILD": str(build)}) as run:
-        assert any("turn 1" in line for line in run.stderr), "it never began"
-        children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
-        folders = [pathlib.Path(found[1]) for child in children
-                   if (found := re.search(r"\0-D\0(/[^\0]*)/data\0", pathlib.Path(f"/proc/{child}/cmdline").read_text()))]
-        assert len(folders) == 1 and folders[0].is_dir()
-        run.send_signal(number)
-        run.stderr.read()
-        assert run.wait(60) != 0
+        try:
+            assert any("turn 1" in line for line in run.stderr), "it never began"
+            children = pathlib.Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+            folders = [pathlib.Path(found[1]) for child in children if (found := re.search(r"\0-D\0(/[^\0]*)/data\0", command_line(child)))]
+            assert len(folders) == 1 and folders[0].is_dir()
+            run.send_signal(number)
+            run.stderr.read()
+            assert run.wait(60) != 0
+        finally:
+            run.terminate()  # of a run that has ended nothing comes of it
     assert not folders[0].exists() and not any(pathlib.Path(f"/proc/{child}").exists() for child in children)

@@ -16,6 +16,13 @@ class Relay:
         self.port = self.listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def __enter__(self) -> "Relay":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.go_on.set()
+        self.listener.close()
+
     def _accept(self) -> None:
         while True:
             try:
@@ -42,30 +49,29 @@ class Relay:
             pass
         for end in (source, sink):
             try:
-                end.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)  # the other direction ends, too
             except OSError:
                 pass
+        sink.close()
 
 
 def test_a_claim_whose_answer_is_late_is_sent_once(lab):
-    """Its coordinator loses the other connections meanwhile, and what it owns is to be read again on one of them: not before it knows what it has
-    claimed, or the round would be sent, settled and forgotten by then, and sent again."""
+    """Its coordinator loses the other connections meanwhile, and reads on one of them what it owns: the round is sent, settled and forgotten by
+    then, and must not be sent again."""
     node, other = lab.node(), lab.node()
-    relay = Relay(str(lab.cluster.socket_dir / f".s.PGSQL.{lab.cluster.port}"))
-    lab.processes.coordinator(f"host=127.0.0.1 port={relay.port} user=postgres dbname={lab.db.name} sslmode=disable gssencmode=disable", lab.key_file,
-                              options=("--lease", "1h"))
-    round_id = lab.db.new_round_id()
-    relay.held = round_id.encode()
-    lab.db.submit(1, [node], round_id=round_id, round_deadline="60 s", per_share_timeout="10 s")
-    assert relay.holds.wait(20)
-    others = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'quorate %%' AND pid <> %s"
-    ended = lab.db.one(f"SELECT count(pg_terminate_backend(pid)) {others}", relay.pid)
-    assert ended == 4
-    lab.db.wait("all connections are there again", lambda: lab.db.one(f"SELECT count(*) {others}", relay.pid) == ended)
-    beats = lab.db.one("SELECT heartbeat_at FROM quorate_store.coordinator")
-    lab.db.wait("a beat", lambda: lab.db.one("SELECT heartbeat_at > %s + interval '1 s' FROM quorate_store.coordinator", beats))
-    relay.go_on.set()
-    assert lab.db.wait_settled(round_id)["state"] == "complete"
-    assert lab.db.wait_settled(lab.db.submit(2, [node, other]))["state"] == "complete"
+    with Relay(str(lab.cluster.socket_dir / f".s.PGSQL.{lab.cluster.port}")) as relay:
+        lab.processes.coordinator(
+            f"host=127.0.0.1 port={relay.port} user=postgres dbname={lab.db.name} sslmode=disable gssencmode=disable", lab.key_file, options=("--lease", "1h"))
+        ours = "FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'quorate %%'"
+        lab.db.wait("it has all its connections", lambda: lab.db.one(f"SELECT count(*) {ours}") == 5)
+        round_id = lab.db.new_round_id()
+        relay.held = round_id.encode()
+        lab.db.submit(1, [node], round_id=round_id, round_deadline="60 s", per_share_timeout="10 s")
+        assert relay.holds.wait(20)
+        assert lab.db.one(f"SELECT count(pg_terminate_backend(pid)) {ours} AND pid <> %s", relay.pid) == 4
+        assert lab.db.wait_settled(round_id)["state"] == "complete"
+        beats = lab.db.one("SELECT heartbeat_at FROM quorate_store.coordinator")
+        lab.db.wait("a beat", lambda: lab.db.one("SELECT heartbeat_at > %s FROM quorate_store.coordinator", beats))
+        relay.go_on.set()
+        assert lab.db.wait_settled(lab.db.submit(2, [node, other]))["state"] == "complete"
     assert len(node.requests) == 2
-    relay.listener.close()

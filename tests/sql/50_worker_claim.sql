@@ -2,7 +2,7 @@
 
 BEGIN;
 \ir common/helpers.sql
-SELECT plan(59);
+SELECT plan(64);
 
 SELECT pg_temp.nodes(1, 3) \gset
 SELECT pg_temp.nodes(4, 4, true) \gset
@@ -131,6 +131,18 @@ SELECT results_eq($$ SELECT node_id::int, primary_used::int, primary_open::int F
     'VALUES (1, 1, 0), (2, 1, 1), (4, 1, 1)', 'a predecessor''s attempts are seen as they are');
 SELECT is(coordinator, 'a', 'they still show who reserved them') FROM quorate.attempts WHERE round_id = 'r' AND node_id = 2;
 SELECT is((SELECT count(*)::int FROM quorate.attempts WHERE round_id = 'r'), 3, 'and no attempt was added');
+
+-- What is its own and has news is not taken over, although somebody has left: what was sent may not look as if it had been reserved just now.
+
+SELECT is(cleared_at, NULL, 'a is still looked after') FROM quorate_store.coordinator WHERE instance_no = :a;
+SELECT pg_temp.submit('own', 1, '{1,2,3}') \gset
+SELECT version AS busy FROM quorate_store.node_version WHERE node_id = 3 \gset
+SELECT bag_eq(format($$ SELECT node_id::int, primary_mine FROM quorate_worker.claim(%s, 10, 1000000, '{%s}') $$, :b, :busy),
+              'VALUES (1, true), (2, true), (3, false)', 'a claim reserves attempts');
+SELECT is(pg_temp.record(:a, 'own', 2, 'ack'), 'fenced', 'the end of a round by a receipt that came to the one that has left is news');
+SELECT bag_eq(format($$ SELECT node_id::int, acked, primary_open::int, primary_mine, payload IS NULL FROM quorate_worker.claim(%s, 10, 1000000, '{%s}') $$, :b, :busy),
+              'VALUES (1, false, 1, false, true), (2, true, 0, false, true), (3, false, 0, false, true)', 'the next one does not say that it reserves them');
+SELECT is_empty('SELECT FROM quorate_store.attempt WHERE round_no = pg_temp.no(''own'')', 'nor gives it a row');
 
 -- Rounds of the past are due for claims as for anyone: budgets and state as they are.
 

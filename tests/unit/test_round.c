@@ -348,61 +348,6 @@ static void a_dropped_round_leaves_nothing_behind(void **state) {
     fake_stop(&c);
 }
 
-/* A row that says that the round 1 is open, and neither settled nor escalated: of so many columns, all but two of them
- * boolean or null. */
-static PGresult *said_open(int columns) {
-    PGresAttDesc names[5] = {0};
-    PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
-    for (int i = 0; i < columns; i++) {
-        names[i] = (PGresAttDesc){.name = (char[]){"column"}, .format = 1};
-    }
-    assert_int_equal(PQsetResultAttrs(result, columns, names), 1);
-    assert_int_equal(PQsetvalue(result, 0, 0, (char[]){"\0\0\0\0\0\0\0\1"}, 8), 1);
-    assert_int_equal(PQsetvalue(result, 0, 1, (char[]){"open"}, 4), 1);
-    for (int i = 2; i < columns; i++) {
-        bool null = columns == 4 && i == 3; /* of settle: how long the round took */
-        assert_int_equal(PQsetvalue(result, 0, i, null ? NULL : (char[]){"\0"}, null ? -1 : 1), 1);
-    }
-    return result;
-}
-
-/* Found by a fuzzer: a round that stood in a list was answered for as if it had been asked for, and was then listed
- * twice. */
-static void an_answer_that_nobody_asked_for_leaves_the_lists_alone(void **state) {
-    (void)state;
-    struct coordinator c;
-    fake_start(&c, 3);
-    fake_node(&c, 1, "http://one/", NULL);
-    struct work_row row = fake_row(1, 1);
-    struct round *round = fake_merge(&c, &row)->round;
-    row = fake_row(2, 1);
-    struct round *other = fake_merge(&c, &row)->round;
-    struct lane *lane = &c.lanes[0];
-    lane_settle(lane, round);
-    lane_settle(lane, other);
-    lane_escalate(lane, round);
-    lane_escalate(lane, other);
-    for (int again = 0; again < 2; again++) {
-        lane->batch.results[LANE_SETTLE] = said_open(4);
-        lane->batch.results[LANE_ESCALATE] = said_open(5);
-        lane_answer(lane);
-        lane_clear_batch(lane);
-        lane_settle(lane, round);
-        lane_escalate(lane, round);
-        assert_ptr_equal(lane->settles, round);
-        assert_ptr_equal(round->next_settle, other);
-        assert_null(other->next_settle);
-        assert_ptr_equal(lane->escalates, round);
-        assert_ptr_equal(round->next_escalate, other);
-        assert_null(other->next_escalate);
-    }
-    round_drop(round);
-    round_drop(other);
-    assert_null(lane->settles);
-    assert_null(lane->escalates);
-    fake_stop(&c);
-}
-
 static void who_lost_a_round_forgets_it(void **state) {
     (void)state;
     static const struct {
@@ -559,7 +504,6 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_committed_attempt_that_an_end_overtakes_is_unsent),
         cmocka_unit_test(an_inherited_attempt_is_never_called_unsent),
         cmocka_unit_test(a_dropped_round_leaves_nothing_behind),
-        cmocka_unit_test(an_answer_that_nobody_asked_for_leaves_the_lists_alone),
         cmocka_unit_test(who_lost_a_round_forgets_it),
         cmocka_unit_test(the_deadline_ends_attempts_and_asks_for_the_end),
         cmocka_unit_test(half_time_asks_for_the_escalation),
