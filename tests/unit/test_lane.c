@@ -8,17 +8,18 @@
 /* A row that says that the round 1 is in that state, and neither settled nor escalated: of so many columns, all but two
  * of them boolean or null. */
 static PGresult *said(const char *round_state, int columns) {
+    char column[] = "column", zero[] = "\0", round_no[] = "\0\0\0\0\0\0\0\1";
     PGresAttDesc names[5] = {0};
     PGresult *result = PQmakeEmptyPGresult(NULL, PGRES_TUPLES_OK);
     for (int i = 0; i < columns; i++) {
-        names[i] = (PGresAttDesc){.name = (char[]){"column"}, .format = 1};
+        names[i] = (PGresAttDesc){.name = column, .format = 1};
     }
     assert_int_equal(PQsetResultAttrs(result, columns, names), 1);
-    assert_int_equal(PQsetvalue(result, 0, 0, (char[]){"\0\0\0\0\0\0\0\1"}, 8), 1);
+    assert_int_equal(PQsetvalue(result, 0, 0, round_no, 8), 1);
     assert_int_equal(PQsetvalue(result, 0, 1, (char *)(uintptr_t)round_state, (int)strlen(round_state)), 1);
     for (int i = 2; i < columns; i++) {
         bool null = columns == 4 && i == 3; /* of settle and record: how long the round took */
-        assert_int_equal(PQsetvalue(result, 0, i, null ? NULL : (char[]){"\0"}, null ? -1 : 1), 1);
+        assert_int_equal(PQsetvalue(result, 0, i, null ? NULL : zero, null ? -1 : 1), 1);
     }
     return result;
 }
